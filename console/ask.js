@@ -13,7 +13,7 @@ export class Failure extends Error {
   }
 }
 
-// Below these fields stand texts of users, whose numbers must not pass through a double; other answers are read faster.
+// These fields contain data of users, whose numbers must not pass through a double. Other answers are parsed faster.
 const PAYLOAD = /"(data|payload|meta|event|conn_info|chan_info|info|value|header)":/;
 const parsed = async (text) => (PAYLOAD.test(text) ? (await import('./read.js')).read(text) : JSON.parse(text));
 
@@ -31,7 +31,7 @@ async function turn(work) {
   }
 }
 
-/** Sends `body` (JSON text) as it is, and answers with the text: for the API page. */
+/** Sends `body` (JSON text) unchanged, and returns the text of the answer: for the API page. */
 export function send(operation, body, { signal, giveUpMs = GIVE_UP_MS } = {}) {
   return turn(async () => {
     const late = AbortSignal.timeout(giveUpMs);
@@ -59,7 +59,7 @@ export function send(operation, body, { signal, giveUpMs = GIVE_UP_MS } = {}) {
 
 export const ask = (operation, params = {}, options = {}) => operate(operation, JSON.stringify(params), options);
 
-/** The same with the body as JSON text, for data whose numbers stay as they were typed. */
+/** As `ask`, with the body as JSON text, so that numbers in the data stay as they were typed. */
 export async function operate(operation, body, options = {}) {
   const { status, text, requestId } = await send(operation, body, options);
   if (status === 401) throw new Failure('signed out', { status });

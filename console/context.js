@@ -1,4 +1,4 @@
-// What a page gets: all that it starts ends when it is left.
+// The context of a page: everything that the page starts ends when the user leaves it.
 import { ask, operate } from './ask.js';
 import { again, go, here, href } from './route.js';
 import { setTitle } from './shell.js';
@@ -8,7 +8,7 @@ import { failure, PAGES } from './words.js';
 export function contextOf({ name, params }, enter) {
   const leaving = new AbortController();
   const ends = [];
-  /** Begins what ends with the page, or before, by the function that is answered. */
+  /** Starts something that ends with the page, or earlier when the returned function is called. */
   const during = (begin) => {
     let end = null;
     let over = false;
@@ -28,7 +28,7 @@ export function contextOf({ name, params }, enter) {
     signal: leaving.signal,
     ask: (operation, fields, options) => ask(operation, fields, { signal: leaving.signal, ...options }),
     send: (operation, body, options) => operate(operation, body, { signal: leaving.signal, ...options }),
-    /** Asks a read operation, then follows it: `sink` is `{show(result, atMs), fail(failure)}`. */
+    /** Calls a read operation, then follows it: `sink` is `{show(result, atMs), fail(failure)}`. */
     watch: (operation, fields, sink) => during(async () => {
       await context.ask(operation, fields).then((result) => sink.show(result, result.at_ms ?? now()), sink.fail);
       return (await import('./watch.js')).watch(operation, fields, sink);
@@ -50,11 +50,11 @@ export function contextOf({ name, params }, enter) {
       tell(link.get());
     },
     go: (page, fields) => go(href(page, fields)),
-    /** Changes parameters of this page; the page stays if it knows how to. */
+    /** Changes parameters of this page; the page stays if it has `update`. */
     set: (patch) => go(href(name, { ...here().params, ...patch }), { replace: true }),
     again,
     title: (problems) => setTitle(PAGES[name], problems),
-    /** Asks for confirmation, then runs an operation: `done(result)` is what the toast says, `what` did not happen else. */
+    /** Asks for confirmation, then runs an operation: `done(result)` is the text of the toast, `what` says what did not happen on a failure. */
     async act({ operation, fields, body = JSON.stringify(fields ?? {}), work, done, what, after, undo, giveUpMs, ...words }) {
       const { confirm, toast } = await import('./parts/dialog.js');
       confirm({

@@ -1,9 +1,9 @@
-// The only module that makes elements: every text becomes a text node in which nothing is unseen.
+// The only module that creates elements: every text becomes a text node without invisible characters.
 import { visible } from './format.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const PROPERTIES = new Set(['value', 'checked', 'disabled', 'hidden', 'open', 'tabIndex']);
-// What is shown of an attribute is escaped as text is; what is sent back (value) is not.
+// Attributes that users see are escaped like text; an attribute that is sent back (value) is not.
 const SHOWN = new Set(['title', 'aria-label', 'placeholder', 'aria-valuetext']);
 
 const maker = (create) => (selector, properties, ...children) => {
@@ -29,7 +29,7 @@ function assign(element, name, value) {
   else element.setAttribute(name, value === true ? '' : SHOWN.has(name) ? visible(value) : value);
 }
 
-/** Own addresses and https: only, because some come from the server's data. */
+/** Allows own addresses, http(s): and blob: only, because some addresses come from the server's data. */
 const safeAddress = (address) => /^(\/(?!\/)|#|\?|https?:\/\/|blob:)/.test(address);
 
 function append(element, children) {
@@ -43,7 +43,7 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** Sets a text only if it differs, so that a selection in it lives; answers whether it did. */
+/** Sets a text only if it differs, so that a selection in it stays; returns whether it did. */
 export function setText(element, text) {
   const shown = visible(text);
   if (element.textContent === shown) return false;

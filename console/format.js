@@ -1,4 +1,4 @@
-// Numbers, times and texts, as the console writes them. Nothing here knows the page.
+// Formats numbers, times and texts for the console. Nothing here depends on the page.
 
 export const UNKNOWN = '–';
 const MINUS = '\u2212';
@@ -95,7 +95,7 @@ export function until(ms, now) {
   return ms > now ? `${clock(ms, now)} (in ${duration(ms - now)})` : `${clock(ms, now)} (over)`;
 }
 
-/** 8f2c…01: enough of a client id to tell two apart. */
+/** 8f2c…01: enough of a client id to distinguish two. */
 export const shortId = (id) => (String(id).length > 12 ? `${String(id).slice(0, 4)}…${String(id).slice(-4)}` : String(id));
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${Number(number) === 1 ? one : many}`;

@@ -1,4 +1,4 @@
-// The live connection: Centrifugo's client protocol in JSON over a WebSocket; without one, polling.
+// The live connection: Centrifugo's client protocol in JSON over a WebSocket. Without a WebSocket the pages poll.
 import { Failure } from './ask.js';
 import { read } from './read.js';
 import { look, prefix, token } from './session.js';
@@ -8,7 +8,7 @@ const RETRY_MS = [200, 500, 1000, 2000, 5000];
 const SOCKET_AGAIN_MS = 30_000;
 const HIDDEN_MS = 5000;
 const SILENCE_MS = 10_000;
-const FOLLOWED_SILENCE_MS = 16_000; // what is followed is pushed every 10 s, later where it takes long
+const FOLLOWED_SILENCE_MS = 16_000; // followed operations are pushed every 10 s, slow ones later
 
 let socket = null;
 let ready = false;
@@ -73,7 +73,7 @@ function connect(key) {
   opened.addEventListener('close', () => socket === opened && closed());
 }
 
-// A node that stands still closes nothing.
+// A node that hangs does not close its connections.
 function silent(opened) {
   if (socket !== opened) return;
   [socket, ready] = [null, false];
@@ -99,7 +99,7 @@ function connected(key, { error, connect: { ping } = {} }) {
   wasReady = true;
 }
 
-/** Tells that the connection is there again, or that somebody looks again: what was pushed meanwhile is lost. */
+/** Tells the followers that the connection or the page is back: what was pushed meanwhile is lost. */
 function tellBack() {
   for (const sinks of subscriptions.values()) for (const sink of sinks) sink.back?.();
 }
@@ -113,7 +113,7 @@ function refreshIn(ttl) {
       command({ refresh: { token: key.token } });
       refreshIn(key.ttl);
     } catch {
-      // The node will end the connection, and the page then says that it is cut off.
+      // The node will end the connection, and then the page shows that it is cut off.
     }
   }, ttl * 800);
 }
@@ -154,13 +154,13 @@ function take({ id, push, ...reply }) {
 const subscribeTo = (channel) => command({ subscribe: { channel } }, ({ error }) => error && refuse(channel, error));
 const leave = (channel) => command({ unsubscribe: { channel } });
 
-/** Base64url of the JSON, without padding: channels have no room for quotes and spaces. */
+/** Base64url of the JSON, without padding, because channel names cannot contain quotes and spaces. */
 function packed(value) {
   const text = String.fromCharCode(...new TextEncoder().encode(JSON.stringify(value)));
   return btoa(text).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
 }
 
-/** Follows what is pushed. `path`: `trace` with its target, `live:<operation>` with its parameters; `sink` is `{data(pushed), failed(failure), back()}`. */
+/** Follows a channel of the console. `path`: `trace` with its target, `live:<operation>` with its parameters; `sink` is `{data(pushed), failed(failure), back()}`. */
 export function follow(path, value, sink) {
   const channel = `$console:${path}:${packed(value)}`;
   const sinks = subscriptions.get(channel) ?? new Set();
@@ -175,7 +175,7 @@ export function follow(path, value, sink) {
   };
 }
 
-// Nobody looks at a hidden page: the node shall not work for it.
+// A hidden page needs no figures, so the node need not work for it.
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hidden);
   if (document.hidden) {
@@ -190,7 +190,7 @@ document.addEventListener('visibilitychange', () => {
   }
 });
 
-// A request that found no node: find out at once, not with the next ping.
+// A request has failed: check the connection at once, not with the next ping.
 link.on(({ kind, retryAt }) => {
   if (kind !== 'cut' || !wanted) return;
   const wait = retryAt - Date.now();

@@ -1,4 +1,4 @@
-// The start: who is signed in, then the page of the address. What is not needed for the first page is loaded after it.
+// The start: reads the signed-in role, then shows the page of the address. Other modules are loaded after the first page.
 import { ask } from './ask.js';
 import { contextOf } from './context.js';
 import { fill, h } from './dom.js';
@@ -17,12 +17,12 @@ let moved = false;
 function show(where, page) {
   const context = contextOf(where, enter);
   if (page === route.AWAY) {
-    fill(place, h('h1', null, PAGES[where.name]), h('p', null, 'The page was not loaded: the node does not answer. It is loaded when the node is back.'));
+    fill(place, h('h1', null, PAGES[where.name]), h('p', null, 'The page was not loaded: the node does not answer. It loads when the node is back.'));
     const end = link.on(({ kind }) => (kind === 'live' || kind === 'polling') && location.reload());
     return { leave: end };
   }
   if (!page) {
-    fill(place, h('h1', null, 'There is no such page'), h('p', null, 'Nothing has this address. ', h('a', { href: route.href('overview') }, 'Overview')));
+    fill(place, h('h1', null, 'There is no such page'), h('p', null, 'No page has this address. ', h('a', { href: route.href('overview') }, 'Overview')));
     return context;
   }
   setTitle(PAGES[where.name]);
@@ -47,11 +47,11 @@ function show(where, page) {
 
 const later = (run) => new Promise((go) => setTimeout(go, LATER_MS)).then(run);
 
-/** After a sign-in: the shell, the names of the nodes if they come soon, the page one came for, then the live connection. */
+/** After a sign-in: the shell, the names of the nodes if they arrive soon, the requested page, then the live connection. */
 async function enter(address = location.pathname + location.search) {
   drawShell();
   later(async () => (await import('./live.js')).start());
-  // Overview reads them itself.
+  // Overview reads the names itself.
   const isOverview = route.parse(address.split('?')[0], '')?.name === 'overview';
   if (!isOverview) await Promise.race([later(), ask('overview').then((result) => learnNodes(result.nodes), () => {})]);
   if (route.here().name) route.go(address, { replace: true });

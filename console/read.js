@@ -1,11 +1,11 @@
-// Reads JSON without passing the numbers of payloads through a double: 10.20 and 2^63 stay as they were written.
+// Parses JSON without passing numbers of payloads through a double: 10.20 and 2^63 stay as they were written.
 
 export class Written {
   constructor(source) { this.source = source; }
   toString() { return this.source; }
 }
 
-// Below these fields stands what users wrote; everywhere else are figures of the server, also in what it pushes (`pub.data`).
+// These fields contain data of users; everything else is figures of the server, also in its pushes (`pub.data`).
 const PAYLOADS = new Set(['data', 'payload', 'meta', 'event', 'conn_info', 'chan_info', 'info', 'value', 'header', 'error']);
 const DEPTH_MAX = 500;
 const SCALAR = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
@@ -13,7 +13,7 @@ const STRING = /"(?:[^"\\\u0000-\u001f]|\\.)*"/y;
 const SPACE = /[ \t\n\r]*/y;
 const WORDS = { true: true, false: false, null: null };
 
-/** Reads `text`; with `exact` every number is kept as it was written, else only those of payloads. */
+/** Parses `text`; with `exact` every number is kept as it was written, else only those of payloads. */
 export function read(text, exact = false) {
   let at = 0;
   const fail = () => {
@@ -69,7 +69,7 @@ export function read(text, exact = false) {
   return whole;
 }
 
-/** The JSON of a value that `read` gave, numbers as they were; `indent` spaces, or one line. */
+/** The JSON of a value from `read`, with unchanged numbers; indented by `indent` spaces, or on one line. */
 export function write(value, indent = 0, margin = '') {
   if (value instanceof Written) return value.source;
   if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';

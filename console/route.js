@@ -1,9 +1,9 @@
-// Addresses and pages: which module shows an address, and how an address is made.
+// Addresses and pages: which module shows an address, and how to build an address.
 import { look, prefix } from './session.js';
 import { PAGES } from './words.js';
 
 const HOME = 'overview';
-// What stands for a page whose module did not come.
+// Stands for a page whose module could not be loaded.
 export const AWAY = {};
 
 export function parse(path, search, base = prefix) {
@@ -12,13 +12,13 @@ export function parse(path, search, base = prefix) {
   return Object.hasOwn(PAGES, name) ? { name, params: Object.fromEntries(new URLSearchParams(search)) } : null;
 }
 
-/** The address of a page. Names from outside stand in the query: a channel ".." in a path would be folded away. */
+/** The address of a page. Names from outside are in the query: a channel ".." in a path would be resolved away. */
 export function href(name, params = {}, base = prefix) {
   const text = new URLSearchParams(Object.entries(params).filter(([, value]) => value)).toString();
   return `${base}/${name === HOME ? '' : name}${text ? `?${text}` : ''}`;
 }
 
-/** An address below the prefix that came from outside (`next`, links of problems), or the home page's. */
+/** An address from outside (`next`, links of problems) if it is below the prefix, else that of the home page. */
 export function inside(address, base = prefix) {
   const path = String(address ?? '');
   if (!/^\/(?![/\\])/.test(path)) return href(HOME, {}, base);
@@ -69,7 +69,7 @@ async function load(name) {
     return (await import(`./pages/${name}.js`)).default;
   } catch (error) {
     await look();
-    // Another version runs by now: its page names the folder that is there. Once, or it would never end.
+    // Another version may run by now, whose page names the right folder. Reload only once, or it would never end.
     if (sessionStorage.getItem('reloaded') === import.meta.url) throw error;
     sessionStorage.setItem('reloaded', import.meta.url);
     location.reload();

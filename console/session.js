@@ -1,7 +1,7 @@
 // Signing in and out, and the token of the live connection.
 import { session as current, setServerTime } from './state.js';
 
-/** `/admin`: what stands before `/assets/<hash>/` in this module's address. */
+/** `/admin`: the part of this module's address before `/assets/<hash>/`. */
 export const prefix = new URL('.', import.meta.url).pathname.replace(/\/(assets\/[^/]+\/)?$/, '');
 export const HEADERS = { 'Content-Type': 'application/json', 'X-Touchline-Console': '1' };
 
@@ -22,13 +22,13 @@ async function request(path, method, fields) {
 
 function take(body) {
   if (body.now_ms) setServerTime(body.now_ms);
-  // Without a password whoever reaches the port is an operator.
+  // Without a password each person who can reach the port is an operator.
   const session = body.insecure ? { ...body, role: body.role ?? 'operator' } : body;
   current.set(session);
   return session;
 }
 
-/** The body of a good answer; throws where the node does not give one. */
+/** The body of a good answer, or null when signed out; throws if the node gives another answer. */
 async function good(path, method, fields) {
   const { status, body } = await request(path, method, fields);
   if (status === 401) signedOut();

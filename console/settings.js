@@ -1,4 +1,4 @@
-// What stands behind the head's buttons: settings, all pages, the palette. Loaded when asked for.
+// The dialogs of the head's buttons: settings, all pages, the palette. Loaded on first use.
 import { button, h } from './dom.js';
 import { copy, open, toast } from './parts/dialog.js';
 import { listKeys } from './parts/keys.js';
@@ -17,11 +17,11 @@ const choice = (name, label, values) => h('label.field', null, h('span', null, l
 export function openSettings() {
   const { node, role } = session.get();
   open('Settings', (close) => [
-    h('p', null, `Signed in as ${role} at ${node?.name ?? 'the node'}, version ${node?.version ?? 'not known'}.`),
+    h('p', null, `Signed in as ${role} at ${node?.name ?? 'the node'}, version ${node?.version ?? 'unknown'}.`),
     choice('theme', 'Colours', [['', 'as the system'], ['light', 'light'], ['dark', 'dark']]),
     choice('density', 'Rows', [['', 'compact'], ['comfortable', 'comfortable']]),
     h('label.check', null, h('input', { type: 'checkbox', checked: preference('keys'), on: { change: (event) => prefer({ keys: event.target.checked }) } }), ' Single keys (? lists them)'),
-    h('div.dialog-acts', null, button('Keys', listKeys), button('Change the zone', changeZone), button('Sign out', () => {
+    h('div.dialog-acts', null, button('Keys', listKeys), button('Change the time zone', changeZone), button('Sign out', () => {
       close();
       logout();
     })),
@@ -31,7 +31,7 @@ export function openSettings() {
 export function openPalette() {
   const to = (label, name, params) => ({ label, run: () => go(href(name, params)) });
   palette(
-    [...GROUPS.flatMap(([, pages]) => pages).map((name) => to(PAGES[name], name)), { label: 'Change the zone of all times', run: changeZone }],
+    [...GROUPS.flatMap(([, pages]) => pages).map((name) => to(PAGES[name], name)), { label: 'Change the time zone', run: changeZone }],
     (text) => [
       to(`Channel ${text}`, 'channel', { name: text }), to(`Connections of user ${text}`, 'connections', { q: `user:${JSON.stringify(text)}` }),
       ...(/^[0-9a-f]{8}-[0-9a-f-]{27}$/i.test(text) ? [to(`Connection ${text}`, 'connection', { client: text })] : []),

@@ -1,4 +1,4 @@
-// What stands around every page: head, rail, the banner of a page that is cut off.
+// The frame of every page: head, navigation, and the banner of a page that is cut off.
 import { button, fill, h, setText } from './dom.js';
 import { zoneName } from './format.js';
 import { icon, shape } from './parts/icons.js';
@@ -27,7 +27,7 @@ export const item = (page) => h('a.nav', { href: href(page), 'data-page': page, 
 
 const state = h('span', null);
 const word = h('span', null);
-const zone = button('', changeZone, { class: 'plain wide-only', title: 'Change the zone of all times' });
+const zone = button('', changeZone, { class: 'plain wide-only', title: 'Change the time zone' });
 const banner = h('p', null);
 const again = button('Try now', async () => (await import('./live.js')).tryNow());
 

@@ -1,7 +1,7 @@
-// What several modules share: preferences, who is signed in, the link to the node.
+// State that several modules share: preferences, the signed-in role, the link to the node.
 import { useUtc } from './format.js';
 
-/** One plain object; readers are told once a frame. */
+/** One plain object; readers are notified once per frame. */
 export function store(initial) {
   let value = initial;
   let told = true;
@@ -54,7 +54,7 @@ export function prefer(patch) {
   try {
     localStorage.setItem(PREFERENCES, JSON.stringify(preferences));
   } catch {
-    // A browser that keeps nothing still has the choice until the page is left.
+    // Without storage the choice is kept until the user leaves the page.
   }
   applyPreferences();
 }
@@ -70,5 +70,5 @@ export function applyPreferences() {
 
 const nodeNames = new Map();
 export const learnNodes = (nodes) => nodes.forEach((node) => nodeNames.set(node.id, node.name || node.id));
-/** The name of a node, as Overview has told it; else its id. */
+/** The name of a node, if Overview has read it; else its id. */
 export const nodeName = (id) => nodeNames.get(id) ?? id;

@@ -1,11 +1,11 @@
-// Read operations that are followed: pushed where there is a WebSocket, else asked again and again.
+// Followed read operations: pushed over the WebSocket, or polled without one.
 import { ask, Failure } from './ask.js';
 import { follow } from './live.js';
 import { link, now } from './state.js';
 
 const POLL_MS = 2000;
 
-/** Follows a read operation that was asked already; `sink` is `{show(result, atMs), fail(failure)}`. */
+/** Follows a read operation after its first answer; `sink` is `{show(result, atMs), fail(failure)}`. */
 export function watch(operation, params, sink) {
   const leaving = new AbortController();
   let isPushed = true;
@@ -16,7 +16,7 @@ export function watch(operation, params, sink) {
       const result = await ask(operation, params, { signal: leaving.signal });
       sink.show(result, result.at_ms ?? now());
     } catch (failure) {
-      // What was pushed meanwhile is as good as the answer that did not come.
+      // A result that was pushed meanwhile replaces the missing answer.
       if (pushedAt < began) sink.fail(failure);
     }
   };

@@ -1,4 +1,4 @@
-// 15 API: any operation from a form made of its schema, its request as curl, its answer.
+// 15 API: calls any operation with a form from its schema; shows the request as curl and the answer.
 import { openapi, send } from '../ask.js';
 import { button, fill, h, setText } from '../dom.js';
 import { duration } from '../format.js';

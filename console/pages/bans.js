@@ -1,4 +1,4 @@
-// 9 Bans: users that are blocked, tokens that are revoked.
+// 9 Bans: blocked users and revoked tokens.
 import { until } from '../format.js';
 import { secondPress, toast } from '../parts/dialog.js';
 import { field, textInput } from '../parts/form.js';
@@ -8,19 +8,19 @@ import { failure } from '../words.js';
 
 const HOUR_S = 3600;
 const TABS = [
-  ['user', 'Users', 'No user is blocked.'], ['token', 'Tokens', 'No token is revoked.'], ['issued_before', 'Issued before', 'No user has tokens that are refused by their age.'],
+  ['user', 'Users', 'No user is blocked.'], ['token', 'Tokens', 'No token is revoked.'], ['issued_before', 'Issued before', 'No user has tokens that are refused because of their age.'],
 ];
-// The act, whom it is about, the operation and its field, what follows.
+// The action, the label of its target, the operation and its field, the consequence.
 const ACTS = [
-  ['Block 1 user', 'User', 'block_user', 'user', 'All connections of the user end with 3503, and the user is let in no more.'],
-  ['Revoke 1 token', 'Token (jti)', 'revoke_token', 'uid', 'The connections that came with the token end with 3500, and it is taken no more.'],
-  ['Refuse older tokens of 1 user', 'User', 'invalidate_user_tokens', 'user', 'All tokens of the user that were issued before now are taken no more; their connections end with 3500.'],
+  ['Block 1 user', 'User', 'block_user', 'user', 'All connections of the user end with 3503, and the user can no longer connect.'],
+  ['Revoke 1 token', 'Token (jti)', 'revoke_token', 'uid', 'Connections with this token end with 3500, and the token is no longer accepted.'],
+  ['Refuse older tokens of 1 user', 'User', 'invalidate_user_tokens', 'user', 'Tokens of the user that were issued before now are no longer accepted; their connections end with 3500.'],
 ];
 
 async function unblock(context, user, after) {
   try {
     await context.ask('unblock_user', { user });
-    toast(`User ${user} is let in again.`);
+    toast(`User ${user} can connect again.`);
     after();
   } catch (error) {
     toast(failure(error, 'The user stays blocked.'), { state: 'bad' });
@@ -31,7 +31,7 @@ function ban(context, [verb, label, operation, key, consequence], after) {
   const who = textInput({ maxlength: 1024 });
   const hours = textInput({ inputmode: 'decimal' });
   context.act({
-    title: verb, verb, consequence, inputs: [field(label, who), field('For how many hours', hours, 'Empty: without end.')], what: 'Nothing was changed.',
+    title: verb, verb, consequence, inputs: [field(label, who), field('For how many hours', hours, 'Empty: for ever.')], what: 'Nothing was changed.',
     work: () => context.ask(operation, { [key]: who.value, ...(Number(hours.value) && { expire_at: Math.floor(context.now() / 1000 + Number(hours.value) * HOUR_S) }) }),
     done: () => `${verb}: ${who.value}.`, undo: operation === 'block_user' && (() => unblock(context, who.value, after)), after,
   });

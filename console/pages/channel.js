@@ -1,4 +1,4 @@
-// 3 One channel: its tail, history, presence, options; publishing into it.
+// 3 One channel: its tail, history, presence and options; publishing into it.
 import { button, fill, h } from '../dom.js';
 import { bytes, clock, count, plural, rate, shortId } from '../format.js';
 import { field, jsonInput, textData } from '../parts/form.js';
@@ -9,7 +9,7 @@ import { preview, tail } from '../parts/tail.js';
 import { failure, WORDS } from '../words.js';
 
 const HISTORY = 50;
-// A channel is as well as the first of these that one of its nodes has.
+// The state of a channel is the first of these states that one of its nodes has.
 const WORST_FIRST = ['failed', 'loading', 'live', 'idle'];
 
 function tailTab(context, channel) {
@@ -24,7 +24,7 @@ function tailTab(context, channel) {
 
 const historyTab = (context, channel) => listing(context, {
   title: 'History, the newest first', operation: 'history', params: { channel, limit: HISTORY, reverse: true }, still: true, whole: true,
-  rows: (result) => result.publications, keyOf: (one) => one.offset, none: 'The history holds nothing.',
+  rows: (result) => result.publications, keyOf: (one) => one.offset, none: 'The history is empty.',
   columns: [
     ['Offset', (one) => count(one.offset)], ['Time', (one) => clock(one.time, context.now()), 2],
     ['Data', (one) => (one.hidden ? hiddenPayload(bytes(one.size)) : preview(one.data)), 2],
@@ -70,7 +70,7 @@ function publishTab(context, channel) {
         title: `Publish into ${channel}`, verb: `Publish to ${who}`, consequence: `${words}. A publication cannot be taken back.`, what: 'Nothing was published.',
         operation: 'publish', body: body(`,"idempotency_key":${JSON.stringify(key)}`), done: (result) => `Published into ${channel}${result.offset ? ` at offset ${count(result.offset)}` : ''}.`,
       })));
-    } catch (error) { fill(problem, failure(error, 'The dry run did not come about.')); }
+    } catch (error) { fill(problem, failure(error, 'The dry run failed.')); }
   }
   return { root: h('div.panel', null, field('Data, JSON', data), problem, changeButton('Dry run', dryRun, { class: 'primary' }), answer) };
 }
@@ -80,7 +80,7 @@ export default {
     const channel = context.params.name ?? '';
     const remove = changeButton('Remove history…', () => context.act({
       title: `Remove the history of ${channel}`, verb: 'Remove the history', typed: channel, what: 'The history was not removed.',
-      consequence: 'All kept publications of this channel are deleted. Clients that come back cannot recover them. The position stays.',
+      consequence: 'All kept publications of this channel are deleted. Clients that reconnect cannot recover them. The position stays.',
       operation: 'history_remove', fields: { channel }, done: () => `The history of ${channel} is removed.`,
     }));
     const top = head(channel, [button('Publish…', () => context.set({ tab: 'publish' })), remove]);
@@ -94,7 +94,7 @@ export default {
     });
     state.body.append(h('div.tiles.four', null, Object.values(tiles).map((one) => one.root)), nodes.root);
     let before = null;
-    /** Publications a second: from two readings of the position. */
+    /** Publications per second, from two readings of the position. */
     function rateOf({ offset, epoch }, at) {
       const since = before?.epoch === epoch && at > before.at ? before : null;
       if (!before || before.epoch !== epoch || at > before.at) before = { offset, epoch, at };

@@ -1,11 +1,11 @@
-// 2 Channels: who follows what.
+// 2 Channels: the channels with their subscribers.
 import { h } from '../dom.js';
 import { count } from '../format.js';
 import { filter, fits, globbed } from '../parts/filter.js';
 import { listing } from '../parts/listing.js';
 import { head } from '../parts/states.js';
 
-const KEYS = { namespace: 'the part before the first colon', name: 'a part of the name', subscribers: 'more or fewer than, as >100' };
+const KEYS = { namespace: 'the part before the first colon', name: 'a part of the name', subscribers: 'more or fewer than, such as >100' };
 const namespaceOf = (channel) => (channel.includes(':') ? channel.slice(0, channel.indexOf(':')) : '');
 const FIELDS = { '': (row) => row.channel, namespace: (row) => namespaceOf(row.channel), subscribers: (row) => row.subscribers };
 

@@ -1,4 +1,4 @@
-// 14 Configuration: what the node works with, and where each value is from.
+// 14 Configuration: the values that the node uses, and the source of each value.
 import { button, h, setText } from '../dom.js';
 import { count } from '../format.js';
 import { filter, fits } from '../parts/filter.js';
@@ -6,7 +6,7 @@ import { changeButton, head, panel } from '../parts/states.js';
 import { table } from '../parts/table.js';
 
 const RELOAD_MAX_MS = 30_000;
-const KEYS = { from: 'the file, variable or flag, without its line', restart: 'yes or no', changed: 'yes: written somewhere' };
+const KEYS = { from: 'the file, variable or flag, without its line', restart: 'yes or no', changed: 'yes: set somewhere' };
 const FIELDS = {
   '': (row) => row.key, from: (row) => row.origin.replace(/(:\d+)+$/, ''), restart: (row) => (row.restart ? 'yes' : 'no'), changed: (row) => (row.origin === 'default' ? 'no' : 'yes'),
 };
@@ -19,8 +19,8 @@ export default {
   mount(root, context) {
     const reload = changeButton('Reload…', () => context.act({
       title: 'Reload the configuration', verb: 'Reload 1 node', what: 'The configuration was not reloaded.', operation: 'reload', giveUpMs: RELOAD_MAX_MS,
-      consequence: 'This node reads its file again and works with it at once. A file that is not valid changes nothing. The other nodes are not touched.',
-      done: ({ generation, changed = [] }) => `Generation ${count(generation)} is at work; ${changed.length ? `changed: ${changed.join(', ')}` : 'nothing has changed'}.`,
+      consequence: 'This node reads its file again and applies it at once. A file that is not valid changes nothing. The other nodes do not change.',
+      done: ({ generation, changed = [] }) => `Generation ${count(generation)} is active; ${changed.length ? `changed: ${changed.join(', ')}` : 'nothing has changed'}.`,
     }));
     const top = head('Configuration', [reload]);
     const bar = filter({ keys: KEYS, onChange: (q) => context.set({ q }), label: 'Find a key', hint: 'a part of a key, or changed:yes' });

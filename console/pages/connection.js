@@ -23,7 +23,7 @@ function part(caption, columns, keyOf, href, rowsOf, foot) {
 const channels = (context) => part('Channels', [['Channel', (row) => row.channel], ['Subscribed by', (row) => (row.server_side ? 'the server' : 'the client'), 2]],
   (row) => row.channel, (row) => context.href('channel', { name: row.channel }),
   ({ state }) => Object.entries(state.channels).map(([channel, of]) => ({ channel, ...of })),
-  ({ state }, size) => (state.channels_truncated ? `and ${count(state.channels_truncated)} more` : size ? '' : 'It has no channel.'));
+  ({ state }, size) => (state.channels_truncated ? `and ${count(state.channels_truncated)} more` : size ? '' : 'It has no subscriptions.'));
 
 const names = (context) => part('Names and groups', [['Name', (row) => row.name ?? row.group], ['Kind', (row) => (row.name === undefined ? 'group' : 'name'), 2], ['Scope', (row) => row.scope, 2]],
   (row) => `${row.scope} ${row.name} ${row.group}`,
@@ -51,7 +51,7 @@ function frames(context, client) {
   const place = h('div', null);
   const trace = (label, target) => button(label, () => begin(...target()), { class: 'primary' });
   const ask = h('div.answer-head', null, trace('Trace for 60 s', () => [client, { client }]),
-    trace('Trace all of its user for 60 s', () => [`user ${user}`, { user }]), h('p.soft', null, '↑ is from the client, ↓ to it. The client does not notice. Payloads are shown to operators, where admin.trace_payloads is on.'));
+    trace('Trace all of its user for 60 s', () => [`user ${user}`, { user }]), h('p.soft', null, '↑ is from the client, ↓ to it. The client does not notice. Operators see payloads if admin.trace_payloads is on.'));
   function begin(of, target) {
     view?.leave();
     view = tail({
@@ -68,7 +68,7 @@ function frames(context, client) {
           place.prepend(ask);
         },
         back: self.gap,
-        failed: (error) => self.say(failure(error, 'The trace was not begun.')),
+        failed: (error) => self.say(failure(error, 'The trace was not started.')),
       }),
     });
     context.socket((isOpen) => isOpen || view.say(WORDS.needsSocket));
@@ -91,7 +91,7 @@ export default {
     const reconnect = secondPress('Ask to reconnect', 'Press again: ask 1 connection to reconnect', () => context.ask('disconnect', { client, disconnect: { code: 3011, reason: 'force reconnect' } })
       .then(() => toast('The client was asked to reconnect.'), (error) => toast(failure(error, 'The connection was not reached.'), { state: 'bad' })));
     const endIt = changeButton('End…', () => context.act({
-      title: 'End the connection', verb: 'End 1 connection', consequence: 'It ends with 3503; the client does not come back by itself.', what: 'The connection was not ended.',
+      title: 'End the connection', verb: 'End 1 connection', consequence: 'It ends with 3503; the client does not reconnect by itself.', what: 'The connection was not ended.',
       operation: 'disconnect', fields: { client }, done: () => '1 connection was ended.',
     }));
     const top = head(shortId(client), [reconnect, endIt]);
@@ -104,7 +104,7 @@ export default {
     let last = null;
     const drawRow = onDifference((row) => {
       top.set(`user ${row.user || 'anonymous'}`, context.nodeName(row.node), `${row.transport} · ${row.protocol}`, [row.app_name, row.app_version].filter(Boolean).join(' '));
-      fill(line, row.queued_bytes > 0 ? status('look', `${bytes(row.queued_bytes)} wait, which its socket has not taken.`) : status('ok', 'Nothing waits for it.'));
+      fill(line, row.queued_bytes > 0 ? status('look', `${bytes(row.queued_bytes)} wait to be sent.`) : status('ok', 'Nothing waits to be sent.'));
       fill(details, facts([['Client', client], ['Address', row.address ?? '–'], ['Ping', row.ping_pong_latency_ms < 0 ? '–' : duration(row.ping_pong_latency_ms)], ['Connected', since(row.connected_at_ms, context.now())]]));
       tabs.show(row);
     });
@@ -115,7 +115,7 @@ export default {
         drawRow(row);
       } else if (last) {
         fill(line, status('off', `Ended. The values are the last ones, as of ${clock(at)}.`), ' ', h('a', { href: context.href('connections', { q: `user:${JSON.stringify(last.user)}` }) }, 'Other connections of this user'));
-      } else if (!result.missing_nodes?.length) state.empty('No connection has this client id: it has ended, or never was.');
+      } else if (!result.missing_nodes?.length) state.empty('No connection has this client id: it has ended or never existed.');
     }
     context.fill(state, 'connections', { client }, draw, 'The connection was not read.');
     return { update: tabs.draw, leave: tabs.leave };

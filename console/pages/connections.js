@@ -1,4 +1,4 @@
-// 4 Connections: who is connected, who is slow, who was refused.
+// 4 Connections: connected, slow and refused clients.
 import { h } from '../dom.js';
 import { bytes, clock, count, duration, plural, shortId } from '../format.js';
 import { filter, fits } from '../parts/filter.js';
@@ -7,13 +7,13 @@ import { head, tabbed } from '../parts/states.js';
 import { failure } from '../words.js';
 
 const KEYS = {
-  user: 'the user, "" is the anonymous one', client: 'the client id', channel: 'subscribed to it', program: 'the name of the program', version: 'its version',
-  transport: 'websocket, sse, http_stream …', address: 'an address or a network, as 203.0.113.0/24', waiting: 'bytes that wait, as >64KiB', node: 'the node',
+  user: 'the user, "" is the anonymous user', client: 'the client id', channel: 'a channel that it subscribes to', program: 'the name of the program', version: 'its version',
+  transport: 'websocket, sse, http_stream …', address: 'an address or a network, such as 203.0.113.0/24', waiting: 'bytes that wait, such as >64KiB', node: 'the node',
 };
 const ON_SERVER = ['user', 'client', 'channel', 'program', 'version', 'transport', 'address'];
 const RECONNECT = { disconnect: { code: 3011, reason: 'force reconnect' } };
 
-/** What the server filters, and what is left for the page. */
+/** Divides chips into those that the server filters and those that the page filters. */
 export function divided(chips) {
   const params = {};
   const local = chips.filter(({ key, op, value, not }) => {
@@ -33,7 +33,7 @@ const refused = (context) => listing(context, {
   ],
 });
 
-/** Ends connections; more than one after their number was typed. `how` tells the clients what to do. */
+/** Ends connections; for more than one the user must type their number. `how` has the code for the clients. */
 const endAll = (context, verb, done, consequence, how, after) => (clients) => context.act({
   title: verb(''), verb: verb(` ${plural(clients.length, 'connection')}`), typed: clients.length > 1 ? String(clients.length) : undefined,
   consequence: `${plural(clients.length, 'connection ends', 'connections end')} ${consequence}`,
@@ -49,8 +49,8 @@ function all(context, { q }, bar) {
   };
   const after = () => list.reload();
   const selection = selectionBar([
-    [(number) => `Ask ${number} to reconnect…`, endAll(context, (whom) => `Ask${whom} to reconnect`, 'asked to reconnect', 'with 3011; the clients come back by themselves and recover what they missed.', RECONNECT, after)],
-    [(number) => `End ${number}…`, endAll(context, (whom) => `End${whom || ' connections'}`, 'ended', 'with 3503; the clients do not come back by themselves.', {}, after)],
+    [(number) => `Ask ${number} to reconnect…`, endAll(context, (whom) => `Ask${whom} to reconnect`, 'asked to reconnect', 'with 3011; the clients reconnect by themselves and recover missed publications.', RECONNECT, after)],
+    [(number) => `End ${number}…`, endAll(context, (whom) => `End${whom || ' connections'}`, 'ended', 'with 3503; the clients do not reconnect by themselves.', {}, after)],
   ], 'Select connections to act on them.');
   const list = listing(context, {
     title: 'Connections', operation: 'connections', params, select: true, onSelect: selection.set, local: local.length ? (row) => fits(row, local, fields) : undefined,

@@ -1,4 +1,4 @@
-// 11 Consumers: what reads publications from elsewhere, and how far behind it is.
+// 11 Consumers: sources of commands besides requests, and how far behind they are.
 import { count, duration, UNKNOWN } from '../format.js';
 import { listing } from '../parts/listing.js';
 import { head, status } from '../parts/states.js';

@@ -1,4 +1,4 @@
-// 10 Events: endpoints, and the events that they could not be told.
+// 10 Events: endpoints, and events that could not be delivered.
 import { button, fill, h } from '../dom.js';
 import { bytes, clock, count, plural } from '../format.js';
 import { open, secondPress, toast } from '../parts/dialog.js';
@@ -10,7 +10,7 @@ import { failure } from '../words.js';
 
 const IDS_MAX = 1000;
 const PREFIX = 'events:';
-const KEYS = { endpoint: 'the name of the endpoint', type: 'the type of the event', tries: 'how often it was sent, as >5' };
+const KEYS = { endpoint: 'the name of the endpoint', type: 'the type of the event', tries: 'how often it was sent, such as >5' };
 const eventOf = (row, name) => String(row.event?.[name] ?? '–');
 const FIELDS = { '': (row) => `${row.error} ${eventOf(row, 'subject')}`, endpoint: (row) => row.endpoint, type: (row) => eventOf(row, 'type'), tries: (row) => row.tries };
 
@@ -30,7 +30,7 @@ function endpoints(context) {
 }
 
 const openLetter = (context, row) => open(`Dead letter ${row.id}`, () => [
-  h('p', null, `For ${row.endpoint}, made ${clock(row.made_at * 1000, context.now())}, given up ${clock(row.died_at * 1000, context.now())} after ${plural(row.tries, 'try', 'tries')}.`),
+  h('p', null, `For ${row.endpoint}, created ${clock(row.made_at * 1000, context.now())}, given up ${clock(row.died_at * 1000, context.now())} after ${plural(row.tries, 'try', 'tries')}.`),
   h('p', null, status('bad', row.error)), row.hidden ? hiddenPayload(bytes(row.size)) : json(row.event, 'The event'),
 ], 'wide');
 
@@ -48,7 +48,7 @@ export default {
         operation, fields: { ids: keys.slice(0, IDS_MAX) }, done: (result) => `${plural(result.count, 'dead letter')} ${done}.`, after: () => list.reload(),
       });
       const selection = selectionBar([
-        [(number) => `Retry ${number}…`, act('events_dead_retry', 'Retry', 'sent again', 'They are sent again, behind what waits for their endpoint.')],
+        [(number) => `Retry ${number}…`, act('events_dead_retry', 'Retry', 'sent again', 'They are sent again, after the events that wait for their endpoint.')],
         [(number) => `Drop ${number}…`, act('events_dead_drop', 'Drop', 'dropped', 'They are deleted: the endpoint never gets them.', true)],
       ], 'Select dead letters to retry or drop them.');
       const list = listing(context, {

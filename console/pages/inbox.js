@@ -52,7 +52,7 @@ export default {
         title: 'Names with messages', operation: 'inbox_names', params: { scope, ...(prefix && { prefix }) }, rows: (result) => result.names,
         onResult: (result) => top.set(scope, result.total_messages === undefined ? '' : plural(result.total_messages, 'message')),
         keyOf: (row) => row.name, href: (row) => context.href('inbox', { scope, q: params.q, name: row.name }),
-        none: 'No message waits in this scope.', unmatched: 'No name with messages begins so.', clear: prefix && bar.clear,
+        none: 'No message waits in this scope.', unmatched: 'No name with messages begins like this.', clear: prefix && bar.clear,
         columns: [
           ['Name', (row) => row.name], ['Waiting', (row) => count(row.waiting), 2, 'wait'], ['Size', (row) => bytes(row.bytes), 3, ''],
           ['Oldest', (row) => (row.oldest_ms ? duration(context.now() - row.oldest_ms) : UNKNOWN), 2, '', (row) => clock(row.oldest_ms, context.now())],

@@ -1,4 +1,4 @@
-// 7 One name: who has it; calling, sending, taking it away.
+// 7 One name: its owner; calling it, sending to it, unregistering it.
 import { fill, h } from '../dom.js';
 import { bytes, count, duration, shortId } from '../format.js';
 import { field, jsonInput, textData, textInput } from '../parts/form.js';
@@ -23,7 +23,7 @@ function talk(context, scope, name) {
   };
   const call = attempt('call', () => `,"timeout_ms":${CALL_MS}`, (_, took) => `Answered after ${took}.`);
   const send = attempt('send', () => (Number(keep.value) ? `,"store_for":${Math.floor(Number(keep.value))}` : ''), (result) => (result.id ? `Sent, and kept until it is acknowledged: ${result.id}.` : `Sent to ${count(result.sent)}.`));
-  return h('section.panel', null, h('h2', null, 'Call or send'), field('Data, JSON', data), field('Keep a message for, seconds', keep, 'Empty: it is not kept. Else it waits in the inbox.'),
+  return h('section.panel', null, h('h2', null, 'Call or send'), field('Data, JSON', data), field('Keep a message for, seconds', keep, 'Empty: the message is not kept. Otherwise it waits in the inbox.'),
     h('div.answer-head', null, changeButton('Call', call, { class: 'primary' }), changeButton('Send', send)), answer);
 }
 
@@ -32,8 +32,8 @@ export default {
     const { scope = '', name = '' } = context.params;
     let owner = '';
     const unregister = changeButton('Unregister…', () => owner && context.act({
-      title: `Unregister ${name}`, verb: 'Unregister 1 name', typed: name, what: 'The name was not taken.',
-      consequence: `${shortId(owner)} loses the name, and is told. Messages that wait in the inbox stay.`,
+      title: `Unregister ${name}`, verb: 'Unregister 1 name', typed: name, what: 'The name was not unregistered.',
+      consequence: `${shortId(owner)} loses the name and is notified. Messages that wait in the inbox stay.`,
       operation: 'unregister', fields: { scope, name, client: owner }, done: () => `${name} has no owner now.`,
     }));
     const top = head(name, [unregister]);

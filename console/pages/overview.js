@@ -1,4 +1,4 @@
-// 1 Overview: is it us, since when, how many, what changed just before, what may you do, did it help.
+// 1 Overview: what is wrong, since when, how many clients it affects, what changed just before, and what to do.
 import { fill, h, setText } from '../dom.js';
 import { bytes, clock, count, duration, percent, plural, rate, short, since } from '../format.js';
 import { spark, thinned } from '../parts/spark.js';
@@ -29,10 +29,11 @@ const NODE_COLUMNS = [
   ['CPU', (one) => percent(one.cpu), 2, 'CPU', (one) => `of ${plural(one.cores, 'core')}`], ['Memory', (one) => bytes(one.memory), 3, ''],
   ['Waiting', (one) => bytes(one.queued_bytes), 2, 'wait'], ['Slow', (one) => count(one.slow_connections), 3, ''], ['Busiest shard', (one) => percent(one.busiest_shard), 3, '', () => 'of one core'],
   ['Files', (one) => count(one.files), 3, '', (one) => `of ${count(one.files_max)}`],
+  ['Drain', (one) => duration(one.drain_s * 1000), 3, '', () => 'if it stops now'],
   ['Version · configuration', (one) => `${one.version} · ${one.config_generation}`, 3],
 ];
 
-// What changes nothing for anybody else.
+// Actions that have no effect on others.
 const UNCAUSING = new Set(['sign in', 'token_check', 'trace']);
 const whoOf = ({ who, role }) => [who, role].filter(Boolean).join(', ');
 
@@ -47,7 +48,7 @@ function verdictOf({ verdict, problems }) {
 }
 
 function problemLine(one, context) {
-  // Without an address of its own it is a place in the documentation.
+  // A runbook without its own address is a place in the documentation.
   const runbook = /^https?:/.test(one.runbook) ? h('a', { href: one.runbook, target: '_blank', rel: 'noreferrer noopener' }, 'Runbook') : one.runbook && `More: ${one.runbook}`;
   return h('li.problem-line', null, h('div', null, status(one.severity, one.node ? `${context.nodeName(one.node)}: ${one.words}` : one.words), h('p.soft', null, `Since ${since(one.since_ms, context.now())}. `, one.remedy, ' ', runbook)),
     one.link && h('a.act', { href: inside(one.link) }, 'Show them'));
@@ -109,13 +110,13 @@ export default {
       tiles.cpu.name(`CPU of ${plural(cores(result.nodes), 'core')}`);
       nodeTable[nodeTable.size ? 'merge' : 'set'](result.nodes);
       drawDependencies(result.dependencies);
-      if (!result.dependencies.length) dependencies.empty('No node depends on anything else.');
+      if (!result.dependencies.length) dependencies.empty('The nodes have no dependencies.');
       if (result.activity.length) changeTable.set(result.activity);
       else changes.empty('Nobody has changed anything since the nodes started.');
     }
     function showHistory({ series, step_ms: step }) {
       for (const [key, , , form] of TILES) {
-        // A node writes -1 for what it could not measure.
+        // A node writes -1 for a value that it could not measure.
         const values = (series[key] ?? []).map((value) => (value < 0 ? null : value));
         const from = values.findIndex(Number.isFinite);
         const was = from < 0 || from > values.length - COMPARED_FROM ? '' : `was ${form(values[from])} ${duration((values.length - 1 - from) * step)} ago`;

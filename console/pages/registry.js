@@ -15,7 +15,7 @@ const metaOf = (row) => (row.hidden ? hiddenPayload(bytes(row.size)) : row.meta 
 const names = (context, scope, prefix, clear) => listing(context, {
   title: 'Names', operation: 'names', params: { scope, after: '', ...(prefix && { prefix }) }, still: true, rows: (result) => result.names,
   keyOf: (row) => row.name, href: (row) => context.href('name', { scope, name: row.name }), cursorOf: (result) => result.last, page: (after) => ({ after }),
-  none: 'Nobody has a name in this scope.', unmatched: 'No name begins so.', clear: prefix && clear,
+  none: 'Nobody has a name in this scope.', unmatched: 'No name begins like this.', clear: prefix && clear,
   columns: [
     ['Name', (row) => row.name], ['Owner', (row) => shortId(row.client), 2, undefined, (row) => row.client], ['Node', (row) => context.nodeName(row.node), 2],
     ['Version', (row) => row.version, 3, ''], ['Metadata', metaOf, 3],
@@ -24,7 +24,7 @@ const names = (context, scope, prefix, clear) => listing(context, {
 
 const groups = (context, scope, prefix, clear) => listing(context, {
   title: 'Groups', operation: 'groups', params: { scope, ...(prefix && { prefix }) }, still: true, rows: (result) => result.groups, keyOf: (row) => row.group,
-  href: (row) => context.href('registry', { scope, tab: 'members', group: row.group }), none: 'Nobody is in a group of this scope.', unmatched: 'No group begins so.', clear: prefix && clear,
+  href: (row) => context.href('registry', { scope, tab: 'members', group: row.group }), none: 'Nobody is in a group of this scope.', unmatched: 'No group begins like this.', clear: prefix && clear,
   columns: [['Group', (row) => row.group], ['Members', (row) => count(row.count), 2, 'members']],
 });
 
@@ -34,7 +34,7 @@ const members = (context, scope, group) => listing(context, {
   columns: [['Client', (row) => shortId(row.client)], ['Node', (row) => context.nodeName(row.node), 2], ['Metadata', metaOf, 3]],
 });
 
-/** Changes from now on: what was before is not kept by the page. */
+/** Changes from now on; the page does not show earlier ones. */
 function changes(context, scope) {
   const place = panel({ title: 'Changes since this page was opened', command: ['changes', { scope }], kind: 'wrap' });
   const grid = table({

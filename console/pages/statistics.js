@@ -59,7 +59,7 @@ export default {
         top.set(`greatest ${count(result.peak)}`, `about ${plural(result.users, 'different user')}`);
         const line = (label, key) => ({ label, values: result.points.map((one) => one[key]) });
         drawing.set({ times: result.points.map((one) => one.time * 1000), series: [line("at the step's end", 'current'), line('at most', 'peak')] }, context.now());
-        if (!result.points.length) audience.empty('Nobody was there in this time.');
+        if (!result.points.length) audience.empty('There was no audience in this time.');
       }).catch((error) => audience.fail(error, readAudience, 'The audience was not read.'));
     }
     const tabs = tabbed(context, TOPS.map(([of, label, name]) => [of, label, (now) => tops(context, of, name, times(now), now)]));

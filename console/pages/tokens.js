@@ -1,4 +1,4 @@
-// 13 Tokens: what this server makes of a token. Nothing of it is kept, nor put into the address.
+// 13 Tokens: how this server judges a token. The token is not stored and not put into the address.
 import { fill, h } from '../dom.js';
 import { field, jsonInput } from '../parts/form.js';
 import { json } from '../parts/json.js';
@@ -12,7 +12,7 @@ const valueOf = (value) => (typeof value === 'string' ? value : write(value));
 function verdict(result) {
   const grid = table({
     caption: 'Claims', keyOf: (row) => row.claim,
-    columns: [['Claim', (row) => row.claim], ['Value', (row) => valueOf(row.value), 2], ['What it says here', (row) => row.words, 2]],
+    columns: [['Claim', (row) => row.claim], ['Value', (row) => valueOf(row.value), 2], ['Meaning', (row) => row.words, 2]],
   });
   grid.set(result.claims ?? []);
   return h('section.panel.wrap', null, h('p.verdict', null, status(result.valid ? 'ok' : 'bad', `${result.valid ? 'Valid' : 'Not valid'}: ${result.words}`)),
@@ -32,7 +32,7 @@ export default {
       }
     }
     root.append(head('Tokens').root,
-      h('form.panel', { on: { submit: check } }, field('Paste a token here', token, 'It is checked by this server, and not logged or kept.'), h('button.primary', { type: 'submit' }, 'Check the token')), answer);
+      h('form.panel', { on: { submit: check } }, field('Paste a token here', token, 'This server checks it. It is not logged or stored.'), h('button.primary', { type: 'submit' }, 'Check the token')), answer);
     return {
       leave() { token.value = ''; },
     };

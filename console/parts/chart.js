@@ -1,4 +1,4 @@
-// A chart with axes from 0, a cursor for keyboard and pointer, and the same as a table.
+// A chart with axes from 0, a cursor for keyboard and pointer, and the same data as a table.
 import { button, fill, h, setText, svg } from '../dom.js';
 import { clock, count, iso, short } from '../format.js';
 import { copy } from './dialog.js';

@@ -1,10 +1,10 @@
-// Dialogs, levels 1 to 3 of danger (a second press, consequence and count, a typed name or number), and toasts.
+// Dialogs for three levels of danger (a second press; a consequence with a count; a typed name or number), and toasts.
 import { button, fill, h } from '../dom.js';
 import { changeButton, status } from './states.js';
 
 const [STAYS_MS, AT_ONCE_MAX] = [8000, 4];
 
-/** Level 1: the second press acts; the first names the act, until the focus leaves. */
+/** Level 1: the first press names the action until the focus leaves; the second press runs it. */
 export function secondPress(label, armedLabel, onPress) {
   let armed = false;
   const set = (on) => {
@@ -28,7 +28,7 @@ export function open(title, content, kind = '') {
   dialog.showModal();
 }
 
-/** Level 2, and 3 with `typed`: says the consequence, and acts once; `run` may throw what `explain` puts into words. */
+/** Level 2, and 3 with `typed`: shows the consequence and runs once; `explain` puts an error of `run` into words. */
 export function confirm({ title, verb, consequence, typed, inputs = [], run, explain }) {
   open(title, (close) => {
     const problem = h('p.problem', { role: 'alert' });
@@ -50,7 +50,7 @@ export function confirm({ title, verb, consequence, typed, inputs = [], run, exp
   });
 }
 
-/** Results of your own acts: 8 s, and as long as the pointer or the focus is on one. */
+/** The result of a user's action: shown for 8 s, and as long as the pointer or the focus is on it. */
 export function toast(text, { state = 'ok', undo } = {}) {
   const place = document.getElementById('toasts');
   let timer;
@@ -72,13 +72,13 @@ export function toast(text, { state = 'ok', undo } = {}) {
   wait();
 }
 
-/** Lines of a program's text: each its own block, so that line ends need no control character. */
+/** The lines of a program text, each in its own block, so that line ends need no control character. */
 export function code(text, label) {
   return h('pre.code', { tabIndex: 0, 'aria-label': label, role: 'region' },
     String(text).split('\n').map((line) => h('code', null, line)));
 }
 
-/** Copies, by the way that also works over plain HTTP. */
+/** Copies a text, also over plain HTTP. */
 export async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = h('textarea', { value: text, readonly: true });
@@ -89,7 +89,7 @@ export async function copy(text) {
   return undefined;
 }
 
-/** What one asks the terminal and curl for the same. */
+/** The same request as a command of the terminal. */
 export function commandOf(operation, params = {}) {
   const fields = Object.entries(params).map(([key, value]) => {
     const text = typeof value === 'string' ? value : JSON.stringify(value);

@@ -1,9 +1,9 @@
-// Filters: `key:value`, `-` excludes, `>` and `<` compare; a plain word is a part of the name.
+// Filters: `key:value`; `-` excludes, `>` and `<` compare; a plain word is a part of the name.
 import { button, fill, h } from '../dom.js';
 
 const TOKEN = /(-?)(?:([a-z_]+):)?(?:"((?:[^"\\]|\\.)*)"|(\S+))/giy;
 
-/** Chips of a filter's text. What looks like a key and is none of `keys` is a part of the word: names have colons. */
+/** The chips of a filter's text. A prefix that is not one of `keys` is part of the word, because names have colons. */
 export function parseFilter(text, keys) {
   const chips = [];
   const source = text.trim();
@@ -28,7 +28,7 @@ const quoted = (value) => (/[\s"]/.test(value) || value === '' ? `"${value.repla
 export const chipText = ({ key, op, value, not }) => `${not ? '-' : ''}${key ? `${key}:` : ''}${op === '=' ? '' : op}${quoted(value)}`;
 export const filterText = (chips) => chips.map(chipText).join(' ');
 
-/** "1.5 MiB", "64KiB", "100" as a number; NaN where it is none. */
+/** "1.5 MiB", "64KiB", "100" as a number; NaN if the text is not a quantity. */
 export function quantity(text) {
   const found = /^([\d.,]+)\s*(B|KiB|MiB|GiB|ms|s|min|h)?$/i.exec(text.trim());
   if (!found) return NaN;

@@ -1,4 +1,4 @@
-// Forms: single fields, and whole forms made from a schema of the OpenAPI document.
+// Forms: single fields, and whole forms from a schema of the OpenAPI document.
 import { h } from '../dom.js';
 import { read, write } from '../read.js';
 
@@ -16,7 +16,7 @@ export const jsonInput = (properties = {}) => h('textarea.json-input', { rows: 4
 export const choice = (values, chosen, onChange, properties = {}) => h('select', { ...properties, on: { change: (event) => onChange(event.target.value) } },
   values.map(([value, label]) => h('option', { value, selected: value === chosen }, label)));
 
-/** Text as JSON on one line, its numbers as they were typed; throws what is wrong. */
+/** The text as JSON on one line, with numbers as they were typed; throws if it is not JSON. */
 export function textData(text, name = 'The data') {
   try {
     return write(read(text, true));
@@ -44,7 +44,7 @@ function controlOf(schema, required) {
 
 const isText = (schema) => Boolean(schema.enum) || (typesOf(schema).length === 1 && typesOf(schema)[0] === 'string');
 
-/** A form of all fields of `schema`, filled with its example or hinting at it; `body()` is JSON text of what is not empty, or throws. */
+/** A form with all fields of `schema`; the example fills or hints. `body()` is the JSON text of fields that are not empty, or throws. */
 export function schemaForm(schema, document, isFilled, onInput) {
   const required = new Set(schema.required ?? []);
   const names = Object.keys(schema.properties ?? {}).sort((one, other) => required.has(other) - required.has(one));

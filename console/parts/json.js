@@ -1,4 +1,4 @@
-// Shows JSON as text nodes: folded below depth 3, at most 2,000 nodes, numbers as they were written.
+// Shows JSON as text nodes: folded below depth 3, at most 2,000 nodes at first, with numbers as they were written.
 import { button, fill, h } from '../dom.js';
 import { count } from '../format.js';
 import { write, Written } from '../read.js';

@@ -1,4 +1,4 @@
-// Keys. None works in an input, and single letters can be switched off: everything works without them.
+// Keyboard shortcuts. They do not work in an input, and single letters can be turned off: everything works without them.
 import { h } from '../dom.js';
 import { open } from './dialog.js';
 
@@ -8,8 +8,8 @@ const GO = {
 
 const LIST = [
   ['Ctrl K, ⌘ K', 'find anything'], ['g, then a letter', Object.entries(GO).map(([key, page]) => `${key} ${page}`).join(', ')],
-  ['/', 'to the filter'], ['j, k', 'next row, row before'], ['Enter', 'open the row'], ['x', 'select the row'], ['Space', 'pause the tail, go on'],
-  ['N', 'show new rows'], ['.', 'acts of the page'], ['y', 'copy the link of this page'], ['z', 'times in UTC, or in your zone'], ['?', 'this list'], ['Esc', 'close, or leave a field'],
+  ['/', 'go to the filter'], ['j, k', 'next or previous row'], ['Enter', 'open the row'], ['x', 'select the row'], ['Space', 'pause or resume the tail'],
+  ['N', 'show new rows'], ['.', 'actions of the page'], ['y', 'copy the link of this page'], ['z', 'times in UTC or in your time zone'], ['?', 'this list'], ['Esc', 'close, or leave a field'],
 ];
 
 export const listKeys = () => open('Keys', () => h('dl.keys', null, LIST.map(([key, what]) => [h('dt', null, key), h('dd', null, what)])));

@@ -1,4 +1,4 @@
-// A list of an operation's answers: filter, panel, table, pages by cursor; the first page is live.
+// A list from the answers of an operation: panel, table, pages by cursor. The first page is live.
 import { button, fill, h } from '../dom.js';
 import { count } from '../format.js';
 import { changeButton, panel } from './states.js';
@@ -32,7 +32,7 @@ export function listing(context, options) {
     if (result.sample) fill(foot, `a sample: ${count(grid.size)}${of}`);
     else if (local) fill(foot, `${count(grid.size)} match · searched ${count(searched)}${of}`);
     else fill(foot, cursor ? `${count(grid.size)} loaded${of}, there are more` : `all ${count(grid.size)}${known === null ? '' : of}`);
-    fill(more, local ? 'Search on' : 'Load more');
+    fill(more, local ? 'Search further' : 'Load more');
     if (!grid.size && !cursor) place.empty(clear ? unmatched : none, clear && button('Remove the filters', clear));
   }
   function show(result, at) {
@@ -41,7 +41,7 @@ export function listing(context, options) {
     if (grid.size <= PAGE) cursor = cursorOf(result) ?? '';
     settle(result, at);
   }
-  /** Reads the page behind the cursor; with `local` as many as it takes to find a page that fits. */
+  /** Reads the page after the cursor; with `local`, reads pages until a full page of matching rows is found. */
   async function next(from) {
     const limit = options.whole ? {} : { limit: local ? SEARCH_PAGE : PAGE };
     const found = [];

@@ -1,10 +1,10 @@
-// A sparkline: one hue, a gap where there was no reading.
+// A sparkline: one colour, with a gap where there is no reading.
 import { fill, svg } from '../dom.js';
 
 const WIDTH = 120;
 const HEIGHT = 24;
 
-/** Runs of points that are there, as the `points` of polylines; `top` is the scale's end. */
+/** Runs of existing points, as the `points` of polylines; `top` is the end of the scale. */
 export function runs(values, top, width = WIDTH, height = HEIGHT) {
   const round = (value) => Math.round(value * 10) / 10;
   const point = (value, index) => `${round((index / Math.max(1, values.length - 1)) * width)},${round(height - (value / (top || 1)) * height)}`;

@@ -1,4 +1,4 @@
-// The states that every panel has: loading, empty, error, cut off, partial, and how old its figures are.
+// The states of every panel: loading, empty, error, cut off, partial; and the age of its figures.
 import { button, fill, h, setText } from '../dom.js';
 import { clock, duration } from '../format.js';
 import { failure, isOff, SHAPES, STATES, switchedOff, WORDS } from '../words.js';
@@ -6,7 +6,7 @@ import { shape } from './icons.js';
 
 const AGE_FROM_MS = 3000;
 const GREY_FROM_MS = 10_000;
-// The node repeats what does not change every 10 s; without slack each repetition would first turn grey.
+// The node repeats unchanged figures every 10 s; without slack they would turn grey before each repetition.
 const SLACK_MS = 1500;
 const SKELETON_MS = 150;
 const SLOW_MS = 2000;
@@ -34,7 +34,7 @@ export function setGate(next) {
   document.querySelectorAll('[data-change]').forEach(applyGate);
 }
 
-/** A button that changes something: it stays where the role may not press it, with the reason. */
+/** A button that changes something. If the role may not press it, it stays visible and shows the reason. */
 export function changeButton(label, onPress, properties = {}) {
   const acting = button(label, (event) => reason() || onPress(event), { ...properties, 'data-change': true });
   applyGate(acting);
@@ -109,7 +109,7 @@ export function panel({ title, command, still = false, kind = '' }) {
   return self;
 }
 
-/** A figure with its unit, and a place for a comparison that is always kept free. */
+/** A figure with its unit, and a reserved place for a comparison. */
 export function tile(label, { spark } = {}) {
   const value = h('span.figure', null, '–');
   const note = h('span.note', null, '\u00a0');
@@ -132,7 +132,7 @@ export function head(title, acts = []) {
   return { root, set: (...content) => fill(line, ...content.map((one) => h('span', null, one))) };
 }
 
-/** Tabs are links, because each has an address. `entries`: `[key, label, make(params)]`; what is made has `root`, `show`, `leave`. */
+/** Tabs are links, because each has an address. `entries`: `[key, label, make(params)]`; `make` returns `root`, `show`, `leave`. */
 export function tabbed(context, entries) {
   const links = h('nav.tabs', { 'aria-label': 'Parts of this page', tabIndex: -1 });
   const place = h('div', null);
@@ -162,7 +162,7 @@ export function tabbed(context, entries) {
 
 export const facts = (entries) => h('dl.facts', null, entries.filter(Boolean).map(([term, value]) => h('div', null, h('dt', null, term), h('dd', null, value))));
 
-/** Redraws only when what it says differs: a link in it keeps its focus. */
+/** Redraws only if the value differs, so that a link in it keeps its focus. */
 export function onDifference(draw) {
   let last = '';
   return (value, ...more) => {

@@ -1,4 +1,4 @@
-// A table of at most 10,000 rows, of which at most 80 are in the document. Its order changes only when asked.
+// A table of at most 10,000 rows, of which at most 80 are in the document. Its order changes only on request.
 import { button, fill, h, setText } from '../dom.js';
 import { count } from '../format.js';
 
@@ -85,7 +85,7 @@ export function table({ caption, columns, keyOf, href, select = false, onSelect 
       draw();
     },
     add: (rows) => self.set([...self.rows(), ...rows]),
-    /** Changes rows in place; new ones wait behind a button, those that left turn grey. */
+    /** Changes rows in place; new rows wait behind a button, and removed rows turn grey. */
     merge(rows, among = entries.length) {
       const given = new Map(rows.map((row) => [keyOf(row), row]));
       entries.forEach((entry, index) => {

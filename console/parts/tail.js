@@ -1,4 +1,4 @@
-// A tail: the last 1,000 rows or 2 MiB, newest last. It pauses when one scrolls up or selects, and says so.
+// A tail: the last 1,000 rows or 2 MiB, newest last. It pauses and says so when the user scrolls up or selects text.
 import { button, fill, h, setText } from '../dom.js';
 import { bytes, clockMs, count, iso } from '../format.js';
 import { read, write } from '../read.js';
@@ -28,7 +28,7 @@ export function preview(data) {
   return text.length > PREVIEW_MAX ? `${text.slice(0, PREVIEW_MAX)}…` : text;
 }
 
-/** The payload of a frame, which is a text: as JSON where it is some, its numbers as they were written. */
+/** The payload of a frame, which is a text: parsed if it is JSON, with numbers as they were written. */
 export function dataOf({ payload, binary }) {
   if (payload === undefined || binary) return payload;
   try {
@@ -44,7 +44,7 @@ function download(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-/** `line(frame)` gives `{mark, who}`; `begin(view)` begins the stream, and answers with what ends it. */
+/** `line(frame)` returns `{mark, who}`; `begin(view)` starts the stream and returns the function that ends it. */
 export function tail({ label, line, begin, waiting }) {
   const state = h('span.tail-state', { role: 'status' });
   const toggle = button('', () => (paused ? go() : stop('Paused')), { 'data-pause': true });
@@ -63,7 +63,7 @@ export function tail({ label, line, begin, waiting }) {
   let end = () => {};
   function head(why) {
     fill(state, paused ? status('off', why) : status('ok', 'Live'));
-    fill(toggle, paused ? 'Go on (Space)' : 'Pause (Space)');
+    fill(toggle, paused ? 'Resume (Space)' : 'Pause (Space)');
   }
   function stop(why) {
     if (paused) return;
@@ -79,7 +79,7 @@ export function tail({ label, line, begin, waiting }) {
   }
   const shown = () => ring.filter((one) => one.frame && !one.row.hidden);
   function tell() {
-    setText(counts, [`shown ${count(shown().length)}`, test && 'filtered by this page', leftOut && `left out ${count(leftOut)}: more came at once than a node keeps`].filter(Boolean).join(' · '));
+    setText(counts, [`shown ${count(shown().length)}`, test && 'filtered by this page', leftOut && `left out ${count(leftOut)}: more arrived at once than a node keeps`].filter(Boolean).join(' · '));
   }
   function save() {
     download('tail.ndjson', 'application/x-ndjson', shown().map(({ frame, data }) => `${write({ ...frame, payload: data, at: iso(frame.at_ms) })}\n`).join(''));
@@ -103,7 +103,7 @@ export function tail({ label, line, begin, waiting }) {
     size += one.size;
     rows.append(one.row);
   }
-  /** Says that what came meanwhile is not among the rows. */
+  /** Marks a gap: rows that arrived meanwhile are missing. */
   function gap() {
     if (ring.at(-1)?.frame) keep({ row: h('p.tail-gap', null, status('look', WORDS.gap)), size: ROW_BYTES });
   }
@@ -141,7 +141,7 @@ export function tail({ label, line, begin, waiting }) {
       requestAnimationFrame(() => { drawing = false; });
       tell();
     },
-    /** A sentence in place of "Live". */
+    /** Shows a sentence instead of "Live". */
     say(text) {
       if (!ring.length) fill(empty, text);
       fill(state, status('look', text));

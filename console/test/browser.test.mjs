@@ -17,7 +17,7 @@ const PAGES = [
 
 let mock;
 let browser;
-// AXE_CORE names the file where the package is not installed beside the tests.
+// AXE_CORE names the file if the package is not installed beside the tests.
 const axe = readFileSync(process.env.AXE_CORE ?? createRequire(new URL('../../tests/e2e/', import.meta.url)).resolve('axe-core/axe.min.js'), 'utf8');
 
 before(async () => {
@@ -29,7 +29,7 @@ after(async () => {
   await mock?.close();
 });
 
-/** A signed-in page that notes each error, report and request to elsewhere. */
+/** A signed-in page that records each error, each report and each request to another origin. */
 async function visitor({ width = 1440, height = 900, theme = 'light', password = 'mock', path = '/' } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce' });
   const page = await context.newPage();
@@ -54,7 +54,7 @@ const settled = async (page) => {
   await page.waitForTimeout(250);
 };
 
-/** Goes to a page without loading it anew. */
+/** Goes to a page without reloading the document. */
 async function go(page, path) {
   await page.evaluate((address) => {
     history.pushState(null, '', address);
@@ -111,7 +111,7 @@ test('each address opens cold', async () => {
   await close();
 });
 
-test('a wrong password is told, the right one leads to where one wanted to go', async () => {
+test('the page reports a wrong password, and the right one opens the requested page', async () => {
   const { page, close } = await visitor({ path: '/bans', password: '' });
   await page.fill('input[type=password]', 'wrong');
   await page.keyboard.press('Enter');
@@ -123,7 +123,7 @@ test('a wrong password is told, the right one leads to where one wanted to go', 
   await close();
 });
 
-test('too many tries are told with the time to wait', async () => {
+test('after too many tries the page shows the time to wait', async () => {
   const { page, close } = await visitor({ password: '' });
   for (let tries = 0; tries < 7; tries += 1) {
     await page.fill('input[type=password]', 'wrong');
@@ -237,7 +237,7 @@ test('hostile names are text: escapes are shown, nothing is asked or run', async
   await close();
 });
 
-test('a tail shows numbers as they were written, counts what is left out, and pauses', async () => {
+test('a tail shows numbers as written, counts omitted frames, and pauses', async () => {
   const { page, close } = await visitor({ path: '/channel?name=market:ticks' });
   await page.waitForSelector('.tail-row', WAIT);
   assert.match(await page.locator('.tail-row .data').first().textContent(), /"price":10\.20,"volume":9223372036854775807/);
@@ -350,7 +350,7 @@ test('the keyboard alone leads from the sign-in to a paused tail', async () => {
   await close();
 });
 
-test('what is loaded before Overview shows is small', async () => {
+test('the files that Overview needs are small', async () => {
   const { page, close } = await visitor();
   await page.addInitScript(() => {
     const watcher = new MutationObserver(() => {

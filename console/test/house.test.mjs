@@ -1,4 +1,4 @@
-// Rules of the console's house: sizes, imports, what stands nowhere.
+// Rules for the files of the console: sizes, imports, and code that no file may contain.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
@@ -24,7 +24,7 @@ test('modules are small', () => {
 test('everything compressed stays small', () => {
   const whole = gzipSync(files.map(({ text }) => text).join(''), { level: 9 }).length;
   assert.ok(whole <= IN_ALL_MAX, `${whole} bytes as one`);
-  // Each file alone knows nothing of the words of the others.
+  // A file that is compressed alone cannot reuse the words of other files.
   const each = files.reduce((sum, { text }) => sum + gzipSync(text, { level: 9 }).length, 0);
   assert.ok(each <= EACH_MAX, `${each} bytes file by file`);
 });

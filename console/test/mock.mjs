@@ -27,7 +27,7 @@ function treeHash() {
   return hash.digest('hex').slice(0, 12);
 }
 
-/** What the server writes for raw JSON inside an answer: numbers that a double cannot hold. */
+/** The raw JSON that the server writes inside an answer: numbers that a double cannot represent. */
 const encoded = (value) => JSON.stringify(value).replace(/\{"raw":("(?:[^"\\]|\\.)*")\}/g, (_, text) => JSON.parse(text));
 
 export async function start(port = 0) {
@@ -233,7 +233,7 @@ function unframe(bytes) {
   return { opcode: bytes[0] & 15, text, rest: bytes.subarray(at + 4 + length) };
 }
 
-// `node --test console/test` runs each file of the folder, this one too.
+// `node --test console/test` runs each file of the folder, also this file.
 if (process.argv[1] === fileURLToPath(import.meta.url) && !process.env.NODE_TEST_CONTEXT) {
   const mock = await start(Number(process.argv[2] ?? 8090));
   console.log(`${mock.url}${mock.prefix}/`);

@@ -1,4 +1,4 @@
-// Plausible answers of a node for the mock server: the same from the same clock, except for what moves.
+// Plausible answers of a node for the mock server. The same clock gives the same answers, except for the moving values.
 const NODES = [['5f0c1a', 'node-1'], ['8d2e7b', 'node-2'], ['c41f90', 'node-3']];
 const HOSTILE = ['<img src=//evil.example/x onerror=alert(1)>', 'a\u202Ecod.exe\u0000', '"><script>alert(1)</script>', '__proto__', '../../admin', 'ü'.repeat(127)];
 const HOUR = 3_600_000;

@@ -1,4 +1,4 @@
-// The modules that need no page.
+// Tests of the modules that do not need a page.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as format from '../format.js';
@@ -50,7 +50,7 @@ test('times are those of one zone, today without the day', () => {
   assert.equal(format.zoneName(now), 'UTC');
 });
 
-test('what is not seen is written out', () => {
+test('invisible characters are written as escapes', () => {
   assert.equal(format.visible('a\u202Eb'), 'a\\u202Eb');
   assert.equal(format.visible('\u0000\n\u200b'), '\\u0000\\u000A\\u200B');
   assert.equal(format.visible('\u{e0041}'), '\\u{E0041}');
@@ -152,7 +152,7 @@ test('failures say what did not happen, why, and what to do', () => {
   assert.match(failure({ kind: 'refused', code: 107, message: 'bad request', field: 'limit' }), /field limit/);
   assert.match(failure({ kind: 'late', ms: 5000 }), /within 5\.0\u00a0s/);
   assert.equal(isOff({ kind: 'refused', code: 108 }), true);
-  assert.equal(switchedOff({ code: 108, message: 'not available' }, 'events_dead'), 'Not available. The key that switches it on: events, with an endpoint that is durable.');
+  assert.equal(switchedOff({ code: 108, message: 'not available' }, 'events_dead'), 'Not available. The key that enables it: events, with a durable endpoint.');
   assert.equal(isOff({ kind: 'refused', code: 104 }), true);
   assert.match(switchedOff({ code: 104 }, 'bans'), /does not have the operation bans/);
   assert.match(WORDS.missing(['node-3']), /node-3 did not answer/);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The live match in a terminal: curl holds the connection, sed cuts out what happened. What goes wrong is said, and ends it with 1.
+# The live match in a terminal: curl holds the connection, and sed extracts the events. On an error the script prints it and exits with 1.
 # Usage: watch.sh [URL] [CHANNEL]
 set -euo pipefail
 url=${1:-http://127.0.0.1:8000} channel=${2:-match:live}

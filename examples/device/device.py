@@ -10,13 +10,13 @@ import socket
 import sys
 import time
 
-# Seconds between two readings, and between two tries: the first pause and the longest.
+# Seconds between two readings; first and longest pause between two tries to connect, seconds.
 READING = 10
 PAUSE_MIN, PAUSE_MAX = 1, 60
 
 
 class Refused(Exception):
-    """The server does not want this device: to come back would change nothing."""
+    """The server refuses this device for good: reconnecting would not help."""
 
 
 class Device:
@@ -26,26 +26,26 @@ class Device:
         address = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
         self.socket = socket.socket(address[0])
         self.socket.connect(address[-1])
-        # So often at least the caller has its turn.
+        # The caller gets its turn at least this often.
         self.socket.settimeout(1)
         self.number = 0
         self.input = b""
         self.send(connect={"token": token})
 
     def send(self, **command):
-        """Sends a command; its number comes back with the reply."""
+        """Sends a command and returns its number, which the reply repeats."""
         self.number += 1
         command["id"] = self.number
         self.socket.sendall(json.dumps(command).encode() + b"\n")
         return self.number
 
     def message(self):
-        """The next reply or push; None when nothing came for a while. Pings are answered here."""
+        """The next reply or push; None if nothing arrived for a while. Pings are answered here."""
         while b"\n" not in self.input:
             try:
                 received = self.socket.recv(1024)
             except OSError as error:
-                # A timeout, by whatever name this Python has for it.
+                # A timeout, whatever this Python calls it.
                 if isinstance(error, getattr(socket, "timeout", ())) or error.args[:1] in ((11,), (110,)):
                     return None
                 raise
@@ -63,7 +63,7 @@ class Device:
 
 
 def serve(device, channel):
-    """Prints what is published in the channel, and publishes a reading now and then, until the connection is lost."""
+    """Prints the publications of the channel and publishes readings, until the connection is lost."""
     subscribed = device.send(subscribe={"channel": channel})
     is_subscribed, due = False, 0
     while True:

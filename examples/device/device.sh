@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A device with nothing but TCP: subscribes to a channel, prints what is published there, and publishes a reading every ten seconds.
-# Needs bash alone. Usage: device.sh HOST PORT CHANNEL [TOKEN]
+# A device with nothing but TCP: subscribes to a channel, prints its publications, and publishes a reading every ten seconds.
+# Needs only bash. Usage: device.sh HOST PORT CHANNEL [TOKEN]
 set -euo pipefail
 host=${1:-127.0.0.1} port=${2:-8001} channel=${3:-news} token=${4:-}
 every=10
@@ -11,12 +11,12 @@ say() { printf '%s\n' "$1" >&3; }
 say "{\"id\":1,\"connect\":{\"token\":\"$token\"}}"
 say "{\"id\":2,\"subscribe\":{\"channel\":\"$channel\"}}"
 
-# One JSON object a line. An empty one is a ping: the answer says that we are still here.
+# One JSON object per line. An empty object is a ping: the answer shows that this client is still alive.
 number=2 due= begun=
 while true; do
   status=0
   IFS= read -r -t 1 -u 3 line || status=$?
-  # A second without a line may have brought the beginning of one.
+  # A second without a whole line may have brought the beginning of one.
   begun+=$line
   if [ "$status" = 0 ]; then
     line=$begun begun=

@@ -1,9 +1,9 @@
-// The crowd on the fan's page: two buttons, what they have counted, and reactions that fly up.
+// The crowd on the fan's page: two buttons, their totals, and reactions that fly up.
 
 import { OPTIONS, collectTaps } from './reactions.js';
 import { element } from './view.js';
 
-/** More would only cost the phone its battery. */
+/** More would only drain the phone's battery. */
 const FLYING_MAX = 24;
 const SPREAD_MS = 400;
 const SIGNS = { applause: '👏', boo: '👎' };
@@ -11,7 +11,7 @@ const stillness = matchMedia('(prefers-reduced-motion: reduce)');
 
 /**
  * @param {HTMLElement} root with the buttons  @param {HTMLElement} sky where reactions fly  @param {(option: string, n: number) => void} send
- * @returns what to call: show(reactions, risen) for new totals, and lost() when there is no link to react by
+ * @returns functions to call: show(reactions, risen) for new totals, and lost() when there is no connection
  */
 export function mountCrowd(root, sky, send) {
   const tap = collectTaps(send);
@@ -36,7 +36,7 @@ export function mountCrowd(root, sky, send) {
   };
 }
 
-/** Lets reactions fly, as many as there is room for. */
+/** Lets reactions fly, as many as fit. */
 function fly(sky, option, wanted) {
   if (stillness.matches || document.hidden) return;
   const room = FLYING_MAX - sky.childElementCount;
@@ -45,7 +45,7 @@ function fly(sky, option, wanted) {
     flying.style.left = `${5 + Math.random() * 85}%`;
     flying.style.setProperty('--drift', `${Math.random() * 6 - 3}rem`);
     flying.style.animationDelay = `${Math.random() * SPREAD_MS}ms`;
-    // Cancelled: the reader has asked for less motion meanwhile.
+    // Cancelled: meanwhile the user has asked for less motion.
     for (const end of ['animationend', 'animationcancel']) flying.addEventListener(end, () => flying.remove());
     sky.append(flying);
   }

@@ -1,17 +1,17 @@
-// The live match behind both pages: from the channel to a folded match, across lost connections and restarts of the server.
+// The live match of both pages: from the channel to a folded match, across lost connections and restarts of the server.
 
 import { beforeTheMatch, reduce } from './match.js';
 import { isReactions, trackReactions } from './reactions.js';
 import { Touchline } from './touchline.js';
 
 export const CHANNEL = 'match:live';
-/** Joins and leaves come in swarms: one count for each swarm. */
+/** Joins and leaves arrive in bursts: one count for each burst. */
 const COUNT_AFTER_MS = 500;
 const READ_AGAIN_AFTER_MS = 1_000;
 
 /**
- * @param {object} view what to call: onMatch(match), onWatching(number), onState(state, reason), onReactions(reactions, risen) for totals and how much
- *   they rose before our eyes, and onEvent(entry, publication) for what is new, after onMatch
+ * @param {object} view callbacks: onMatch(match), onWatching(number), onState(state, reason), onReactions(reactions, risen) for totals and how much
+ *   they rose while this page watched, and onEvent(entry, publication) for a new event, after onMatch
  * @returns {{react: (option: string, n: number) => void}}
  */
 export function followMatch({ onMatch, onWatching, onState, onReactions, onEvent = () => {} }) {
@@ -25,7 +25,7 @@ export function followMatch({ onMatch, onWatching, onState, onReactions, onEvent
   let match = beforeTheMatch();
   let last = 0; // offset of the last event in `match`
   let isWhole = false; // whether `match` has every event up to `last`
-  let held = []; // what came while the history was being read
+  let held = []; // publications that arrived while the history was being read
   let readings = 0;
   let counting;
 
@@ -49,7 +49,7 @@ export function followMatch({ onMatch, onWatching, onState, onReactions, onEvent
     if (!history) return setTimeout(() => reading === readings && rebuild(), READ_AGAIN_AFTER_MS);
     match = beforeTheMatch();
     last = 0;
-    // The last totals of reactions that were closed are in the history too.
+    // The history also has the last totals of closed reactions.
     history.filter(({ data }) => !isReactions(data)).forEach((publication) => fold(publication, false));
     isWhole = true;
     onMatch(match);
@@ -63,7 +63,7 @@ export function followMatch({ onMatch, onWatching, onState, onReactions, onEvent
   const countSoon = () => { counting ??= setTimeout(count, COUNT_AFTER_MS); };
 
   client.subscribe(CHANNEL, {
-    // Recovered: what was missed follows. Not recovered, or new here: the whole match is read again.
+    // Recovered: the missed publications follow. Otherwise the whole match is read again.
     onSubscribed: ({ recovered }) => {
       count();
       reactions.subscribed();
@@ -82,7 +82,7 @@ export function followMatch({ onMatch, onWatching, onState, onReactions, onEvent
   return { react: (option, n) => client.send('reactions.add', { channel: CHANNEL, option, n }) };
 }
 
-/** Every event so far, page by page: one reply holds a few hundred at most. */
+/** Every event so far, page by page: one reply has a few hundred at most. */
 async function readHistory(client) {
   const read = [];
   for (let since; ;) {

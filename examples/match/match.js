@@ -1,6 +1,6 @@
-// The match as a fold over its events. Pure: the pages, the tests and you can use it alike.
+// The match as a fold over its events. Pure: the pages, the tests and your own code can use it.
 
-// Without a prototype: the type of an event comes from outside, and `constructor` is no phase.
+// Without a prototype: the type of an event comes from outside, and `constructor` is not a phase.
 const PHASES = { __proto__: null, kick_off: 'first half', half_time: 'half-time', second_half: 'second half', full_time: 'full time' };
 const HEADLINES = { __proto__: null, kick_off: 'Kick-off', half_time: 'Half-time', second_half: 'Second half', full_time: 'Full time' };
 
@@ -17,7 +17,7 @@ export const beforeTheMatch = () => ({
 
 /**
  * The match after one more event.
- * @param {object} match what it was
+ * @param {object} match the match before the event
  * @param {object} event one publication's data; the README of this example lists the shapes
  * @param {{offset?: number, isCaughtUp?: boolean}} [about] of the publication that carried it
  */
@@ -27,7 +27,7 @@ export function reduce(match, event, { offset, isCaughtUp = false } = {}) {
   return { ...next, entries: [entry({ ...event, minute: event.minute ?? next.minute }, next, offset, isCaughtUp), ...next.entries] };
 }
 
-/** A new match; what the line-up leaves out stays as it is before every match. */
+/** A new match. Fields that the line-up does not have keep their initial values. */
 function linedUp({ title, home, away }) {
   const blank = beforeTheMatch();
   return { ...blank, title: title ?? '', home: { ...blank.home, ...home }, away: { ...blank.away, ...away } };

@@ -3,12 +3,12 @@
 import { OPTIONS, Pulse, points, summary } from './reactions.js';
 
 const DRAW_MS = 1_000;
-/** Words that change more often can't be listened to. */
+/** A screen reader cannot follow words that change more often. */
 const TELL_MS = 10_000;
 const WIDTH = 120;
 const HEIGHT = 40;
 
-/** Draws into an element of the page from now on. @returns {(risen: object) => void} what to call when totals rise */
+/** Draws into an element of the page. @returns {(risen: object) => void} the function to call when totals rise */
 export function mountPulse(root) {
   const pulse = new Pulse();
   const find = (selector) => root.querySelector(selector);

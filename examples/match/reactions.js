@@ -1,13 +1,13 @@
 // The reactions of the crowd without a page: taps into commands, publications into totals, totals into a pulse.
-// It knows no page and no link: the tests run it in Node.
+// It depends on no page and no connection: the tests run it in Node.
 
-/** What the crowd can do; the namespace of the channel has the same options. */
+/** The reactions of the crowd; the namespace of the channel has the same options. */
 export const OPTIONS = ['applause', 'boo'];
-/** Taps of so long travel as one command. */
+/** Taps within this time are sent as one command. */
 export const COLLECT_MS = 250;
-/** The most that one command may count. */
+/** Maximum number of taps in one command. */
 export const MOST_AT_ONCE = 100;
-/** The present totals come with the reply to a subscription, or at once behind it. */
+/** The current totals arrive with the reply to a subscription, or right after it. */
 export const PRESENT_WITHIN_MS = 1_000;
 /** How far back the pulse goes. */
 export const PULSE_SECONDS = 120;
@@ -15,7 +15,7 @@ export const PULSE_SECONDS = 120;
 const each = (number) => Object.fromEntries(OPTIONS.map((option) => [option, number(option)]));
 
 /**
- * A function to call for each tap: what comes within COLLECT_MS is sent at once, by option.
+ * Returns a function to call for each tap. Taps within COLLECT_MS are sent together, by option.
  * @param {(option: string, n: number) => void} send  @param {typeof setTimeout} [later] how to wait
  */
 export function collectTaps(send, later = setTimeout) {
@@ -31,25 +31,25 @@ export function collectTaps(send, later = setTimeout) {
   };
 }
 
-/** Whether a publication's data is the totals of the crowd, and no event of the match. */
+/** Whether a publication's data are totals of the crowd, not an event of the match. */
 export const isReactions = (data) => typeof data?.reactions === 'object' && data.reactions !== null && Number.isInteger(data.seq);
 
-/** The reactions of a channel in which nobody has reacted. */
+/** The reactions of a channel without reactions so far. */
 export const noReactions = () => ({ totals: each(() => 0), seq: 0, opened: 0, isClosed: false });
 
 /**
- * The reactions after one more publication. The same object, if the publication does not count: it is older than what is known.
+ * The reactions after one more publication. The same object if the publication is older than the known totals.
  * `seq` grows within one opening, and a later opening begins at zero.
  */
 export function follow(known, { reactions, seq, opened = 0, closed = false }) {
   const isSameOpening = opened === known.opened;
   if (isSameOpening ? seq < known.seq : opened < known.opened) return known;
   const totals = each((option) => (Number.isFinite(reactions[option]) ? reactions[option] : 0));
-  // What was closed stays closed: to open it again is another opening.
+  // Closed reactions stay closed: opening them again is another opening.
   return { totals, seq, opened, isClosed: closed === true || (isSameOpening && known.isClosed) };
 }
 
-/** How much each total has risen; what another opening has counted is all new. */
+/** How much each total has risen. The totals of another opening are all new. */
 export function rise(before, after) {
   const from = after.opened === before.opened ? before.totals : noReactions().totals;
   return each((option) => Math.max(0, after.totals[option] - from[option]));
@@ -59,11 +59,11 @@ const NOTHING = rise(noReactions(), noReactions());
 
 /**
  * The totals of a channel across lost links. Call subscribed() for each reply to a subscription, take(publication), and lost().
- * @param {(reactions: object, risen: object) => void} show what is known, and how much it rose before our eyes
+ * @param {(reactions: object, risen: object) => void} show the known totals, and how much they rose while this page watched
  */
 export function trackReactions(show) {
   let known = noReactions();
-  let beginning; // runs while the present totals have not come
+  let beginning; // runs until the current totals have arrived
   const lost = () => {
     clearTimeout(beginning);
     beginning = undefined;
@@ -79,7 +79,7 @@ export function trackReactions(show) {
   };
   const take = ({ data, offset }) => {
     const isBeginning = beginning !== undefined;
-    // They replace what is known, though they may be lower: a server that was started anew counts from zero. An offset has only what closes.
+    // They replace the known totals even if they are lower: a restarted server counts from zero. Only closing totals have an offset.
     const isPresent = isBeginning && !offset;
     if (isPresent) lost();
     const before = isPresent ? noReactions() : known;
@@ -95,7 +95,7 @@ export function trackReactions(show) {
 export class Pulse {
   #seconds = new Map(); // whole second → what rose in it, by option; in the order of time
 
-  /** Counts a rise. @param {number} atMs when it was, by a clock that never goes back */
+  /** Counts a rise. @param {number} atMs its time, by a monotonic clock */
   add(risen, atMs) {
     const second = Math.floor(atMs / 1000);
     const before = this.#seconds.get(second) ?? noReactions().totals;
@@ -103,7 +103,7 @@ export class Pulse {
     for (const old of this.#seconds.keys()) if (old < second - PULSE_SECONDS) this.#seconds.delete(old); else break;
   }
 
-  /** The last two minutes, oldest first: for each option one number for each whole second. The second that has only begun is left out. */
+  /** The last two minutes, oldest first: for each option one number for each whole second, without the current second. */
   perSecond(nowMs) {
     const now = Math.floor(nowMs / 1000);
     return each((option) => Array.from({ length: PULSE_SECONDS }, (_, index) => this.#seconds.get(now - PULSE_SECONDS + index)?.[option] ?? 0));
@@ -119,7 +119,7 @@ export function points(numbers, most, width, height) {
 
 const round = (number) => Math.round(number * 100) / 100;
 
-/** What the chart shows, for those who don't see it. */
+/** The chart in words, for users who cannot see it. */
 export function summary(perSecond) {
   const told = OPTIONS.map((option) => {
     const numbers = perSecond[option];

@@ -48,7 +48,7 @@ find('#new').addEventListener('submit', async (submission) => {
   await report({ type: 'lineup', title: `${home} – ${away}`, home: team(home, '#2563eb'), away: team(away, '#dc2626') });
 });
 
-/** The event that a button means, with what the form says. */
+/** The event of a button, with the values of the form. */
 function described({ event: type, team, card }, more = {}) {
   const { player, out, minute } = Object.fromEntries(new FormData(form));
   const event = { type, minute: Number(minute) || (type === 'kick_off' ? 1 : type === 'second_half' ? 46 : undefined), ...more };
@@ -58,7 +58,7 @@ function described({ event: type, team, card }, more = {}) {
   return event;
 }
 
-/** Posts an event and says what came of it. The same post may be tried again: its idempotency key makes sure that it counts once. */
+/** Posts an event and shows the result. The same post may be retried: its idempotency key makes sure that it counts once. */
 async function report(event) {
   const id = randomId();
   const began = performance.now();
@@ -77,10 +77,10 @@ async function report(event) {
   }
 }
 
-/** As `crypto.randomUUID`, which a page has only on https and on this machine. */
+/** Like `crypto.randomUUID`, which exists only on https and on this machine. */
 const randomId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** Calls the server API. Only a network that fails is tried again: an answer is an answer. */
+/** Calls the server API. Only a network failure is retried; an error of the API is final. */
 async function call(operation, request) {
   const headers = { 'Content-Type': 'application/json', 'X-API-Key': find('#key').value };
   for (let attempt = 1; ; attempt += 1) {
@@ -99,7 +99,7 @@ async function call(operation, request) {
   }
 }
 
-/** The key comes behind the # of the address, which no server sees; it is kept for this tab and taken out of the address bar. */
+/** The key is after the # of the address, which no server sees. It is kept for this tab and removed from the address bar. */
 function takeKey() {
   const key = new URLSearchParams(location.hash.slice(1)).get('key');
   if (key) {

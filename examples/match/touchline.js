@@ -1,11 +1,11 @@
-// A small client of Touchline: JSON commands and replies over one WebSocket, as docs/protocol.md tells. Read it to learn the protocol;
+// A small client of Touchline: JSON commands and replies over one WebSocket, as in docs/reference/protocol.md. Read it to learn the protocol;
 // the official centrifuge SDKs do the same and more.
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 20_000;
 const REPLY_TIMEOUT_MS = 5_000;
 
-/** An error that the server has answered with: its number and text. */
+/** An error of the server: its number and text. */
 export class Refusal extends Error {
   constructor({ code, message, temporary = false }) {
     super(`${message} (${code})`);
@@ -13,7 +13,7 @@ export class Refusal extends Error {
   }
 }
 
-/** One connection that lasts: it comes back by itself, and recovers what its subscriptions missed. */
+/** One lasting connection: it reconnects by itself and recovers the publications that its subscriptions missed. */
 export class Touchline {
   #socket = null;
   #lastId = 0;
@@ -29,7 +29,7 @@ export class Touchline {
     Object.assign(this, { url, token, onState });
     // A phone that wakes up or finds its network again should not wait for the next attempt.
     globalThis.addEventListener?.('online', () => this.#hurry());
-    // A socket over a network that is gone says nothing of it for minutes.
+    // A socket may not notice for minutes that its network is gone.
     globalThis.addEventListener?.('offline', () => this.#drop('offline'));
     globalThis.document?.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.#hurry());
   }
@@ -50,7 +50,7 @@ export class Touchline {
   /**
    * Follows a channel for as long as the connection is wanted.
    * @param {object} handlers onSubscribed({recovered, wasHere}), onPublication(publication, {isCaughtUp}), onJoin(info), onLeave(info),
-   *   onError(refusal) when the server has said no for good
+   *   onError(refusal) when the server has refused for good
    */
   subscribe(channel, handlers) {
     const subscription = { channel, handlers, position: null };
@@ -63,17 +63,17 @@ export class Touchline {
   publish(channel, data) { return this.#ask({ publish: { channel, data } }); }
   rpc(method, data) { return this.#ask({ rpc: { method, data } }); }
 
-  /** Sends what is not answered, as reactions are; without a link it is lost. */
+  /** Sends a message without a reply, such as reactions. Without a connection it is lost. */
   send(method, data) {
     if (this.#socket?.isReady) this.#socket.send(JSON.stringify({ send: { data: { method, data } } }));
   }
 
-  /** Sends one command; the promise holds its reply, or fails with a Refusal. */
+  /** Sends one command. The promise resolves to its reply, or fails with a Refusal. */
   #ask(command) {
     return new Promise((resolve, reject) => this.#send(command, resolve, reject));
   }
 
-  /** Sends one command. Its reply is handed on before the next line is read: the pushes of a subscription follow its reply at once. */
+  /** Sends one command. Its reply is processed before the next line, because the pushes of a subscription follow its reply at once. */
   #send(command, resolve, reject) {
     const id = ++this.#lastId;
     const timer = setTimeout(() => this.#settle(id, null, new Error('no answer in time')), REPLY_TIMEOUT_MS);
@@ -95,7 +95,7 @@ export class Touchline {
     const socket = new WebSocket(this.url);
     this.#socket = socket;
     socket.onopen = () => this.#introduce(socket);
-    // One frame may hold several messages, one a line.
+    // One frame may contain several messages, one per line.
     socket.onmessage = ({ data }) => data.split('\n').filter(Boolean).forEach((line) => this.#hear(socket, JSON.parse(line)));
     socket.onclose = ({ code, reason }) => socket === this.#socket && this.#lost(code, reason);
   }
@@ -115,21 +115,21 @@ export class Touchline {
   #subscribe(subscription) {
     const { channel, handlers, position } = subscription;
     const subscribed = ({ subscribe: { recoverable, positioned, recovered = false, publications = [], offset = 0, epoch = '' } }) => {
-      // What was missed leads from the offset that we named to the top. Totals of reactions have no offset.
+      // The missed publications lead from our offset to the newest one. Totals of reactions have no offset.
       const top = publications.filter((publication) => publication.offset).at(-1)?.offset ?? offset;
       if (recoverable || positioned) subscription.position = { offset: top, epoch };
       handlers.onSubscribed?.({ recovered, wasHere: position !== null });
       publications.forEach((publication) => handlers.onPublication?.(publication, { isCaughtUp: recovered }));
     };
     const refused = (error) => {
-      // A refusal is the last word; what went wrong only for now is tried again with the next connection.
+      // A refusal is final; a temporary error is retried with the next connection.
       if (error instanceof Refusal && !error.isTemporary) handlers.onError?.(error);
       else this.#socket?.close();
     };
     this.#send({ subscribe: { channel, ...(position && { recover: true, ...position }) } }, subscribed, refused);
   }
 
-  /** Takes one line of the server: a reply to a command, a push, or an empty object, which is a ping. */
+  /** Processes one line of the server: a reply to a command, a push, or an empty object, which is a ping. */
   #hear(socket, line) {
     this.#heard(socket);
     if (line.id) return this.#settle(line.id, line, line.error && new Refusal(line.error));
@@ -144,7 +144,7 @@ export class Touchline {
     }
     if (join) handlers.onJoin?.(join.info);
     if (leave) handlers.onLeave?.(leave.info);
-    // From 2500 on, the subscription should come back by itself (2500 = insufficient state: recover).
+    // From 2500 on, the client should subscribe again by itself (2500 = insufficient state: recover).
     if (unsubscribe?.code >= 2500) this.#subscribe(subscription);
     else if (unsubscribe) {
       this.#subscriptions.delete(channel);
@@ -154,17 +154,17 @@ export class Touchline {
 
   #answerPing(socket) {
     socket.send('{}');
-    // Only a link that has lasted counts as good: a server that lets clients in and drops them at once is not to be hammered.
+    // Only a connection that has lasted counts as good, so that a server that accepts and drops clients at once is not flooded.
     this.#attempts = 0;
   }
 
-  /** A server that promised pings and is silent for longer is gone, whatever the socket believes. */
+  /** A server that promised pings and is silent for longer is gone, even if the socket seems open. */
   #heard(socket) {
     clearTimeout(this.#silence);
     if (socket.patienceMs) this.#silence = setTimeout(() => this.#drop('no ping'), socket.patienceMs);
   }
 
-  /** Gives the socket up at once: the closing handshake of a dead network takes minutes. */
+  /** Gives up the socket at once: the closing handshake over a dead network takes minutes. */
   #drop(reason) {
     this.#socket?.close();
     if (this.#socket) this.#lost(0, reason);
@@ -178,7 +178,7 @@ export class Touchline {
     if (isFinal) this.#isWanted = false;
     if (!this.#isWanted) return this.onState('closed', reason);
     this.onState('reconnecting', reason);
-    // Full jitter: clients that were lost together do not come back together.
+    // Full jitter: clients that lost their connections together do not reconnect together.
     const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#attempts++);
     this.#timer = setTimeout(() => this.#open(), Math.random() * longest);
   }

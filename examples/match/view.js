@@ -1,4 +1,4 @@
-// What a match looks like. Text goes in as text, never as HTML: events come from outside.
+// Shows a match. Text is inserted as text, never as HTML, because events come from outside.
 
 import { isPlaying } from './match.js';
 
@@ -54,7 +54,7 @@ function restart(target, name, isWanted) {
 
 const shown = new WeakMap(); // list → the entries that it shows
 
-/** Shows the ticker, newest first. Lines that are there already stay: the fold keeps its entries, so the same oldest one means the same match. */
+/** Shows the ticker, newest first. Existing lines stay: the fold keeps its entries, so the same oldest entry means the same match. */
 export function showTicker(list, { entries }) {
   const before = shown.get(list) ?? [];
   const isContinued = before.length > 0 && before.at(-1) === entries.at(-1);
@@ -64,7 +64,7 @@ export function showTicker(list, { entries }) {
   shown.set(list, entries);
 }
 
-/** Says an entry to those who listen to the page. */
+/** Announces an entry to screen readers. */
 export const announce = (target, { headline, text }) => { target.textContent = [headline, text].filter(Boolean).join(' '); };
 
 function line(entry) {
@@ -83,13 +83,13 @@ function line(entry) {
 /** A headline whose score stays on one line. */
 const unbroken = (headline) => headline.split(/(\d+–\d+)/).map((part, index) => (index % 2 ? element('span', { class: 'unbroken' }, part) : part));
 
-/** Gives an element the colour of a team, if it is one: a property could hold more than a colour. */
+/** Gives an element the colour of a team, if the value is a colour: a CSS property could contain more. */
 function paint(target, color) {
   if (CSS.supports('color', color ?? '')) target.style.setProperty('--team', color);
   else target.style.removeProperty('--team');
 }
 
-/** Shows how the connection is. */
+/** Shows the state of the connection. */
 export function showState(target, state, reason = '') {
   target.textContent = STATES[state] + (state === 'closed' && reason ? `: ${reason}` : '');
   target.dataset.state = state;

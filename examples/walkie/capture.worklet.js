@@ -1,4 +1,4 @@
-// Runs on the thread of sound: makes frames of 20 ms out of what the microphone gives, at whatever rate.
+// Runs on the audio thread: cuts the microphone's samples, at any rate, into frames of 20 ms.
 
 import { Framer } from './pcm.js';
 

@@ -1,38 +1,39 @@
-// Who may speak in a room, who waits, who is there: the entries of the registry's scope `floor`, and the rules that all clients share. Pure.
+// The floor of a room: the current speaker, the queue, the present clients. It has the entries of the registry's scope `floor` and the
+// common rules. Pure.
 
 import { FRAME_MS } from './frames.js';
 
-/** So long a talk is at most. */
+/** Maximum length of a talk. */
 export const LIMIT_MS = 30_000;
-/** So much later than the one before it a client of the queue asks for the floor: time for the other to get it. */
+/** A queued client asks for the floor this much later than the one before it, so that the other can get it. */
 export const RANK_MS = 300;
-/** From this place on all ask at the same time: a long queue of clients that do not ask keeps nobody from it for longer. */
+/** From this place on all clients ask at the same time, so that clients that do not ask cannot delay the others any longer. */
 export const RANK_MAX = 10;
-/** The last frames of a talk may come behind the word that it has ended. */
+/** The last frames of a talk may arrive after the change that ended it. */
 const TAIL_MS = 400;
 
 const NAME_MAX = 40;
-/** The longest face that is one sign: families and flags have many parts. */
+/** Maximum length of a face, which is one pictogram: families and flags have many parts. */
 const FACE_MAX = 30;
 const signs = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** One line of text, without what moves a cursor, turns the direction of writing or hides. */
+/** One line of text, without characters that move a cursor, change the direction of writing or are invisible. */
 const line = (value) => (typeof value === 'string' ? value.slice(0, 10 * NAME_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').trim() : '');
 const nameOf = (value) => [...line(value)].slice(0, NAME_MAX).join('') || 'Somebody';
-/** One pictogram: letters would pass for a part of the name. */
+/** One pictogram. Letters could be mistaken for a part of the name. */
 function faceOf(value) {
   const [first] = typeof value === 'string' ? signs.segment(value.slice(0, FACE_MAX)) : [];
   return first && /^\p{Extended_Pictographic}/u.test(first.segment) ? first.segment : '🙂';
 }
-/** Metadata are what a client says of itself: anything. */
+/** Metadata come from the client and may be anything. */
 const person = (meta) => ({ name: nameOf(meta?.name), face: faceOf(meta?.face), codecs: Array.isArray(meta?.codecs) ? meta.codecs : [] });
 const waiter = (meta) => ({ ...person(meta), since: Number(meta?.since) || 0 });
 
 export class Floor {
-  /** Talks that had the floor, as `client/talk`: only these are played, also out of the history. */
+  /** Talks that had the floor, as `client/talk`. Only these are played, also from the history. */
   #talks = new Map();
   #last = null; // the talk that has just ended: { client, talk, untilMs }
-  /** When the floor became free; null: it is not free. */
+  /** The time when the floor became free. null: it is not free. */
   #freeSinceMs = null;
 
   constructor(room) {
@@ -40,7 +41,7 @@ export class Floor {
     this.clear();
   }
 
-  /** Before the entries are listed anew. */
+  /** Clears the entries before they are listed again. */
   clear() {
     const before = { holder: this.holder, dispatcher: this.dispatcher };
     this.#freeSinceMs = null;
@@ -48,7 +49,7 @@ export class Floor {
     return before;
   }
 
-  /** A name or a member of a listing, as the change that would have made it. `before`: what `clear` gave; a talk that goes on keeps its beginning. */
+  /** A name or a member of a listing, as the change that would have made it. `before` is the result of `clear`; a talk that continues keeps its beginning. */
   list(change, nowMs, before = {}) {
     const known = [before.holder, before.dispatcher].find((one) => one && one.client === change.client && one.talk === change.meta?.talk);
     this.apply(change, known?.sinceMs ?? nowMs);
@@ -63,7 +64,7 @@ export class Floor {
     const hasLeft = change === 'left';
     if (group === names.people) this.#member(this.people, hasLeft, client, person(meta));
     if (group === names.queue) this.#member(this.waiting, hasLeft, client, waiter(meta));
-    // The group of dispatchers is given by tokens only.
+    // Only a token can make a client a dispatcher.
     if (group === names.dispatch) hasLeft ? this.dispatchers.delete(client) : this.dispatchers.add(client);
     this.#freeSinceMs = this.isFree ? (this.#freeSinceMs ?? nowMs) : null;
   }
@@ -80,13 +81,13 @@ export class Floor {
 
   #owner(owner, change, client, meta, nowMs) {
     if (change === 'registered') return { client, talk: meta?.talk, sinceMs: nowMs, ...person(meta) };
-    // Who changes the metadata of the name does not begin anew.
+    // A change of the name's metadata does not start a new turn.
     if (change === 'updated' || owner?.client !== client) return owner;
     this.#last = { client, talk: owner.talk, untilMs: nowMs + TAIL_MS };
     return null;
   }
 
-  /** A change of before: it shows that a talk had the floor, and nothing of how things are now. */
+  /** An earlier change: it shows that a talk had the floor, but not the current state. */
   learn({ change, name, client, meta }) {
     const { floor, dispatch } = this.names;
     if (change === 'registered' && (name === floor || name === dispatch)) this.#talks.set(`${client}/${meta?.talk}`, person(meta));
@@ -94,17 +95,17 @@ export class Floor {
     if (this.#talks.size > 1200) this.#talks.delete(this.#talks.keys().next().value);
   }
 
-  /** Who had the floor for this talk, or undefined. */
+  /** The speaker who had the floor for this talk, or undefined. */
   speakerOf(client, talk) { return this.#talks.get(`${client}/${talk}`); }
 
-  /** Who is heard: a dispatcher before the holder of the floor, each for 30 s. */
+  /** The speaker who is heard: a dispatcher before the holder of the floor, each for 30 s. */
   speaker(nowMs) {
     const owner = this.dispatcher ?? this.holder;
     return owner && nowMs - owner.sinceMs < LIMIT_MS ? { ...owner, isDispatcher: owner === this.dispatcher } : null;
   }
 
   /**
-   * Whether a frame is played. Who has come in the middle of a talk learns from its frames how long it has been.
+   * Whether a frame is played. A client that joins during a talk learns from the frames how long the talk has lasted.
    * @param {{talk: number, sequence: number}} frame
    */
   isHeard(client, { talk, sequence }, nowMs) {
@@ -128,16 +129,16 @@ export class Floor {
     }).map(([client]) => client);
   }
 
-  /** How long this client waits from now on before it asks for the floor, milliseconds; null: the floor is taken. */
+  /** How long this client waits before it asks for the floor, milliseconds. null: the floor is taken. */
   patienceMs(client, nowMs) {
     if (!this.isFree) return null;
     const { queue } = this;
     const place = queue.indexOf(client);
-    // From the moment in which the floor became free: whatever else changes meanwhile puts nothing off.
+    // Counted from the moment when the floor became free, so that other changes do not delay it.
     return Math.max(0, (this.#freeSinceMs ?? nowMs) + Math.min(place < 0 ? queue.length : place, RANK_MAX) * RANK_MS - nowMs);
   }
 
-  /** What everybody in the room can hear. */
+  /** The codec that each client in the room can play. */
   get codec() {
     return [...this.people.values()].every(({ codecs }) => codecs.includes('opus')) ? 'opus' : 'pcm';
   }

@@ -1,9 +1,9 @@
-// Keeps a floor as the registry has it: a listing first, then each change (docs/registry.md, "How to list and to follow a scope").
+// Keeps a floor in step with the registry: a listing first, then each change (docs/guides/registry.md, "How to list and to follow a scope").
 
 import { Refusal } from './link.js';
 
 const SCOPE = 'floor';
-/** Changes of before that are read for the talks that had the floor. */
+/** Earlier changes that are read to learn which talks had the floor. */
 const PAST = 2_000;
 const AGAIN_MS = 1_000;
 
@@ -12,7 +12,7 @@ const AGAIN_MS = 1_000;
  * @param {Floor} floor
  * @param {() => void} onChange after each step that may have changed the floor
  * @param {(refusal: Refusal) => void} onError the server has refused for good
- * @returns {() => Promise<void>} waits until what has come is worked off
+ * @returns {() => Promise<void>} waits until all received changes are processed
  */
 export function followFloor(link, floor, { onChange, onError }) {
   const ask = (method, data) => link.rpc(`registry.${method}`, { scope: SCOPE, ...data });
@@ -25,7 +25,7 @@ export function followFloor(link, floor, { onChange, onError }) {
   });
   const members = async (group) => (await ask('members', { group })).members.map((member) => ({ change: 'joined', group, ...member }));
 
-  /** The talks that were before, of which the history may have frames. */
+  /** Reads earlier talks, whose frames may be in the history. */
   async function learnPast({ offset, epoch }) {
     for (let since = Math.max(0, offset - PAST); since < offset;) {
       const page = await ask('changes', { offset: since, epoch });
@@ -66,7 +66,7 @@ export function followFloor(link, floor, { onChange, onError }) {
     changes.forEach((change) => floor.apply(change, Date.now()));
   }
 
-  // One after the other. What fails while the link is there is done again; a new connection begins with a listing.
+  // Steps run one after the other. A step that fails while connected is repeated; a new connection begins with a listing.
   const then = (step) => {
     const { client } = link;
     work = work.then(step).then(onChange, () => { setTimeout(() => link.client === client && link.isLive && then(catchUp), AGAIN_MS); });

@@ -1,6 +1,6 @@
 // A frame of talk: 20 ms of sound behind a header of 12 bytes. Pure, for pages and the terminal.
 //
-//   byte 0      version 1 in the high half, codec in the low one: 0 = PCM (16 kHz, mono, 16 bits, little-endian), 1 = Opus
+//   byte 0      version 1 in the high half, codec in the low half: 0 = PCM (16 kHz, mono, 16 bits, little-endian), 1 = Opus
 //   byte 1      0
 //   bytes 2-3   number of the frame within its talk, from 0, big-endian as the other numbers
 //   bytes 4-7   when it was recorded: Unix milliseconds of the speaker's clock, their lower 32 bits
@@ -39,5 +39,5 @@ export function decodeFrame(bytes) {
 /** A number for a new talk. */
 export const newTalk = () => crypto.getRandomValues(new Uint32Array(1))[0];
 
-/** How much later one moment of recording is than another, across the turn of 32 bits. */
+/** How much later one moment of recording is than another, across the overflow of 32 bits. */
 export const laterMs = (one, other) => (one - other) | 0;

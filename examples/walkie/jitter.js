@@ -1,16 +1,16 @@
-// When to play a frame. Frames of one talk are played 20 ms apart, 80 ms behind their arrival, so that small delays of the network are not heard. Pure.
+// When to play a frame. Frames of one talk are played 20 ms apart, 80 ms after their arrival, so that small network delays are not heard. Pure.
 
 import { FRAME_MS } from './frames.js';
 
 export const DELAY_MS = 80;
-/** Frames that have been late for so long are no exception: the link has become slower, and the talk is played later from then on. */
+/** If frames are late for this long, the link has become slower, and the talk is played later from then on. */
 const LATE_MS = 200;
-/** A frame that would be played so much later than now was sent faster than it can be spoken. */
+/** A frame that would be played this much later than now was sent faster than speech. */
 const EARLY_MS = 2_000;
 
 /** One talk as it arrives. */
 export class Jitter {
-  #origin = null; // when the frame 0 is, or would have been, played
+  #origin = null; // the time at which frame 0 is, or would have been, played
   #next = 0;
   #lateSince = null;
   #dropped = 0; // late frames since the last one that was played
@@ -19,7 +19,7 @@ export class Jitter {
   played = 0;
 
   /**
-   * When to play this frame, in milliseconds of the clock that `nowMs` is of; null: it is not played.
+   * When to play this frame, milliseconds by the clock of `nowMs`. null: it is not played.
    * A gap between frames stays silent.
    */
   take(sequence, nowMs) {
@@ -28,7 +28,7 @@ export class Jitter {
       this.#next = sequence;
     }
     const at = this.#origin + sequence * FRAME_MS;
-    // Also one that comes again, or behind a later one.
+    // This includes a repeated frame, and one that arrives after a later one.
     if (sequence < this.#next || at > nowMs + EARLY_MS) {
       this.late += 1;
       return null;

@@ -1,4 +1,4 @@
-// The transport of the terminal: a bare TCP socket, a JSON object a line, bytes as {"$b64": "…"}.
+// The transport of the terminal: a bare TCP socket, one JSON object per line, bytes as {"$b64": "…"}.
 
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';

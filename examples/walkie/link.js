@@ -1,10 +1,10 @@
-// A connection that lasts, over any transport: it comes back by itself and subscribes again. examples/match/touchline.js has more of the protocol.
+// A lasting connection over any transport: it reconnects and subscribes again by itself. examples/match/touchline.js has more of the protocol.
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 5_000;
 const REPLY_TIMEOUT_MS = 8_000;
 
-/** An error that the server has answered with: its number and text. */
+/** An error of the server: its number and text. */
 export class Refusal extends Error {
   constructor({ code, message, temporary = false }) {
     super(`${message} (${code})`);
@@ -33,7 +33,7 @@ export class Link {
   constructor(dial, { token = '' } = {}) {
     this.#dial = dial;
     this.#token = token;
-    // A socket over a network that is gone is silent about it for a while.
+    // A socket may not notice for a while that its network is gone.
     globalThis.addEventListener?.('offline', () => this.#drop('this device is offline'));
     globalThis.addEventListener?.('online', () => this.#isWanted && !this.#socket && this.#open());
   }
@@ -99,7 +99,7 @@ export class Link {
       this.#subscriptions.forEach((handlers, channel) => this.#subscribe(channel, handlers));
     } catch (error) {
       if (socket !== this.#socket) return;
-      // A refusal is the last word: the same token is refused again.
+      // A refusal is final: the same token would be refused again.
       if (error instanceof Refusal && !error.isTemporary) this.#isWanted = false;
       this.#drop(error.message);
     }
@@ -110,7 +110,7 @@ export class Link {
       await this.#ask({ subscribe: { channel } });
       handlers.onSubscribed?.();
     } catch (error) {
-      // A refusal is the last word; what went wrong only for now is tried again with the next connection.
+      // A refusal is final; a temporary error is retried with the next connection.
       if (error instanceof Refusal && !error.isTemporary) handlers.onError?.(error);
       else this.#drop(error.message);
     }
@@ -127,13 +127,13 @@ export class Link {
     const handlers = this.#subscriptions.get(channel);
     if (pub) handlers?.onPublication?.(pub);
     if (unsubscribe && handlers) {
-      // From 2500 on the subscription comes back by itself.
+      // From 2500 on the client subscribes again by itself.
       if (unsubscribe.code >= 2500) this.#subscribe(channel, handlers);
       else handlers.onError?.(new Refusal({ code: unsubscribe.code, message: unsubscribe.reason }));
     }
   }
 
-  /** A server that promised pings and is silent for longer is gone, whatever the socket believes. */
+  /** A server that promised pings and is silent for longer is gone, even if the socket seems open. */
   #attend() {
     clearTimeout(this.#silence);
     if (this.#patienceMs) this.#silence = setTimeout(() => this.#drop('the server is silent'), this.#patienceMs);
@@ -155,7 +155,7 @@ export class Link {
     if ((code >= 3500 && code < 4000) || (code >= 4500 && code < 5000)) this.#isWanted = false;
     if (!this.#isWanted) return this.onState('closed', reason);
     this.onState('lost', reason);
-    // Clients that were lost together do not come back together.
+    // Clients that lost their connections together do not reconnect together.
     const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#attempts++);
     this.#timer = setTimeout(() => this.#open(), Math.random() * longest);
   }

@@ -1,4 +1,4 @@
-// The microphone: asks for it, cuts what it hears into frames, and encodes them.
+// The microphone: asks for permission, cuts the sound into frames, and encodes them.
 
 import { FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE } from './frames.js';
 import { toPcm } from './pcm.js';
@@ -7,7 +7,7 @@ const OPUS = { codec: 'opus', sampleRate: SAMPLE_RATE, numberOfChannels: 1, bitr
 
 const SPEECH = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
 
-/** What is wrong, by the name of the browser's error. */
+/** The kind of trouble for each name of a browser error. */
 const TROUBLE = {
   NotAllowedError: 'denied', NotFoundError: 'none', NotReadableError: 'busy', OverconstrainedError: 'none', SecurityError: 'denied',
 };
@@ -24,7 +24,7 @@ export class Microphone {
   #context;
   #track;
   #encoder = null;
-  #onFrame = null; // (payload, capturedMs) while somebody talks
+  #onFrame = null; // (payload, capturedMs) while the user talks
   #epochMs = 0; // the time at which the context's clock was zero
   #onTrouble;
 
@@ -33,14 +33,14 @@ export class Microphone {
 
   get isOpen() { return this.#track?.readyState === 'live'; }
 
-  /** Asks for the microphone. Gives null, or what is wrong: insecure, denied, none, busy, broken. */
+  /** Asks for the microphone. Returns null, or the kind of trouble: insecure, denied, none, busy, broken. */
   async open() {
     if (!navigator.mediaDevices?.getUserMedia) return globalThis.isSecureContext ? 'broken' : 'insecure';
     try {
       const stream = await navigator.mediaDevices.getUserMedia({ audio: SPEECH });
       [this.#track] = stream.getAudioTracks();
       this.#track.onended = () => this.#onTrouble('ended');
-      // Off, until somebody talks.
+      // The track is off until the user talks.
       this.#track.enabled = false;
       this.#context = new AudioContext({ latencyHint: 'interactive' });
       await this.#context.audioWorklet.addModule(new URL('capture.worklet.js', import.meta.url));
@@ -53,7 +53,7 @@ export class Microphone {
     }
   }
 
-  /** Hands on frames until `stop`. */
+  /** Passes on frames until `stop`. */
   async start(codec, onFrame) {
     await this.#context.resume();
     this.#epochMs = Date.now() - this.#context.currentTime * 1000;
@@ -62,7 +62,7 @@ export class Microphone {
     this.#track.enabled = true;
   }
 
-  /** Ends when the last frame is handed on. */
+  /** Resolves when the last frame has been passed on. */
   async stop() {
     if (!this.#onFrame) return;
     this.#track.enabled = false;

@@ -1,4 +1,4 @@
-// What was said while a client was away: out of the history of the channel, the frames that everybody else heard. Pure.
+// The talks that a client missed: the frames in the channel's history that the other clients heard. Pure.
 
 import { LIMIT_MS } from './floor.js';
 import { decodeFrame, FRAME_MS, laterMs } from './frames.js';
@@ -7,8 +7,8 @@ import { decodeFrame, FRAME_MS, laterMs } from './frames.js';
  * Talks in the order in which they began, each with its frames in the order in which they were recorded.
  * A frame counts only if its client had the floor for its talk, before another talk began, and within the limit of a talk.
  * @param {object[]} publications in the order of the channel
- * @param {(client: string, talk: number) => object | undefined} speakerOf who had the floor for this talk
- * @param {Set<string>} own ids that this client has had: nobody needs to hear himself
+ * @param {(client: string, talk: number) => object | undefined} speakerOf the speaker who had the floor for this talk
+ * @param {Set<string>} own ids that this client has had, because a client does not need to hear its own talk
  */
 export function missedTalks(publications, speakerOf, own) {
   const talks = [];

@@ -1,4 +1,4 @@
-// Takes the floor from a client that keeps it too long: a second beyond the limit at which its own page should have given it back.
+// Takes the floor from a client that keeps it too long: one second after its own page should have given it back.
 // Usage: API_KEY=… node moderator.mjs http://HOST:PORT
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -23,7 +23,7 @@ export async function moderate({ http, key, log = () => {}, signal }) {
     return result;
   }
 
-  /** Names that are there when this program starts count from now on. */
+  /** The time of names that exist when this program starts counts from now on. */
   async function list() {
     at = await api('changes');
     held.clear();
@@ -53,7 +53,7 @@ export async function moderate({ http, key, log = () => {}, signal }) {
   async function enforce() {
     for (const [name, { client, sinceMs }] of held) {
       if (Date.now() - sinceMs < LIMIT_MS + GRACE_MS) continue;
-      // Somebody else may have it by now: then the answer is 4002.
+      // If another client has the name by now, the answer is 4002.
       await api('unregister', { name, client }).catch((error) => { if (error.code !== 4002) throw error; });
       held.delete(name);
       log(`${name} was taken from ${client}`);

@@ -1,10 +1,10 @@
-// Frames on their way out. A link that is behind does not get ever more of them: what is older than 400 ms is dropped. Pure.
+// Outgoing frames. If the link is behind, frames older than 400 ms are dropped. Pure.
 
 import { FRAME_MS } from './frames.js';
 
 export const AGE_MAX_MS = 400;
 /**
- * Frames that the server has not acknowledged yet, at most. Sockets of the system take minutes of Opus before `bufferedAmount` shows
+ * Maximum number of frames that the server has not acknowledged. The system's sockets buffer minutes of Opus before `bufferedAmount` shows
  * that nothing leaves, so the acknowledgements of the server say whether the link is behind.
  */
 const UNACKNOWLEDGED_MAX = AGE_MAX_MS / FRAME_MS;
@@ -15,7 +15,7 @@ export class Outbox {
   sent = 0;
   dropped = 0;
 
-  /** Adds a frame, and gives what is to be sent now. */
+  /** Adds a frame and returns the frames to send now. */
   push(bytes, capturedMs, nowMs) {
     this.#waiting.push({ bytes, capturedMs });
     return this.take(nowMs);
@@ -26,7 +26,7 @@ export class Outbox {
     return this.take(nowMs);
   }
 
-  /** What is to be sent now, the oldest first. */
+  /** The frames to send now, the oldest first. */
   take(nowMs) {
     const fresh = this.#waiting.filter(({ capturedMs }) => nowMs - capturedMs <= AGE_MAX_MS);
     this.dropped += this.#waiting.length - fresh.length;
@@ -37,7 +37,7 @@ export class Outbox {
     return out.map(({ bytes }) => bytes);
   }
 
-  /** A frame that was sent did not arrive: the link is lost, or the server has refused it. */
+  /** Handles a sent frame that did not arrive: the link is lost, or the server has refused it. */
   lose() {
     this.#unacknowledged = Math.max(0, this.#unacknowledged - 1);
     this.sent -= 1;

@@ -1,4 +1,4 @@
-// The page: from the entry form to the room, and from the room's state to what is shown.
+// The page: from the entry form to the room, and from the room's state to the view.
 
 import { Link } from './link.js';
 import { hasOpus, Microphone } from './microphone.js';
@@ -24,7 +24,7 @@ function complain(text) {
   $('problem').textContent = text;
 }
 
-/** The room as it is shown: what is wrong first, then who speaks. */
+/** Shows the room: problems first, then the speaker. */
 class Screen {
   #isLost = false;
   #wasLive = false;
@@ -33,7 +33,7 @@ class Screen {
 
   constructor(parts) { Object.assign(this, parts); }
 
-  /** `trouble`: what is wrong with the microphone, or null. Without one nobody keeps the floor. */
+  /** `trouble`: the trouble with the microphone, or null. Without a microphone the client does not keep the floor. */
   onMicrophone(trouble) {
     this.trouble = trouble;
     if (trouble && this.room.isWanted) {
@@ -63,7 +63,7 @@ class Screen {
   }
 }
 
-/** Plays what was missed, until somebody speaks. */
+/** Plays missed talks until a client speaks. */
 class Replay {
   #timer = null;
   #talks = []; // those that are played, each with the moment of its end
@@ -85,7 +85,7 @@ class Replay {
     say(text);
   }
 
-  /** Somebody speaks. Gives the talks that were not played to their end. */
+  /** Stops, because a client speaks. Returns the talks that were not played to their end. */
   stop() {
     if (this.#timer === null) return [];
     this.speaker.silence();
@@ -94,7 +94,7 @@ class Replay {
   }
 }
 
-/** What this page does when something happens in the room. */
+/** The page's reactions to events in the room. */
 const events = (screen, replay) => ({
   onChange: () => screen.update(),
   onFrame: (frame) => {
@@ -122,7 +122,7 @@ const events = (screen, replay) => ({
   },
 });
 
-/** What the talk button does. */
+/** The handlers of the talk button. */
 const presses = (screen) => ({
   onPress: () => {
     screen.speaker.on();
@@ -166,7 +166,7 @@ async function enter({ room: name, person, token }) {
   $('talk').focus();
 }
 
-/** Where this browser was in the room's channel. */
+/** The stored position of this browser in the room's channel. */
 function remembered(room) {
   try { return JSON.parse(localStorage.getItem(`walkie:${room}`)); } catch { return null; }
 }

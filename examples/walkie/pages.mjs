@@ -1,4 +1,4 @@
-// Serves the pages of this folder, and says where the server is. Usage: node pages.mjs PORT ws://HOST:PORT/connection/websocket
+// Serves the pages of this folder, and tells them the address of the server. Usage: node pages.mjs PORT ws://HOST:PORT/connection/websocket
 
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -11,7 +11,7 @@ export function servePages(port, server) {
   const listener = createServer(async ({ url }, response) => {
     const [pathname] = url.split('?');
     if (pathname === '/settings.json') return response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ server }));
-    // Files of this folder, and nothing below or above it.
+    // Only files directly in this folder.
     const [, name = 'index.html', ending = 'html'] = /^\/(?:([\w.-]+\.(html|css|js)))?$/.exec(pathname) ?? [null, ''];
     const body = name && (await readFile(new URL(name, import.meta.url)).catch(() => null));
     if (!body) return response.writeHead(404).end('not found');

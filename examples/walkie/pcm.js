@@ -1,4 +1,4 @@
-// Samples of sound: from floats to 16 bits and back, from one rate to another, out of a WAV file. Pure.
+// Sound samples: converts floats to 16 bits and back, changes the rate, and reads WAV files. Pure.
 
 import { FRAME_SAMPLES, SAMPLE_RATE } from './frames.js';
 
@@ -14,7 +14,7 @@ export function fromPcm(bytes) {
   return Float32Array.from({ length: bytes.length >> 1 }, (_, n) => view.getInt16(2 * n, true) / 32768);
 }
 
-/** Cuts sound of any rate into frames of 16 kHz. Each sample is the mean of those that it stands for, or the nearest one. */
+/** Cuts sound of any rate into frames of 16 kHz. Each sample is the mean of the samples that it replaces, or the nearest one. */
 export class Framer {
   #step;
   #left;
@@ -28,7 +28,7 @@ export class Framer {
     this.#left = this.#step;
   }
 
-  /** Takes samples; gives the frames that they complete. */
+  /** Adds samples and returns the frames that they complete. */
   take(samples) {
     const frames = [];
     for (const sample of samples) {
@@ -50,7 +50,7 @@ export class Framer {
 
 const CONVERT = 'ffmpeg -i FILE -ac 1 -ar 16000 -sample_fmt s16 OUT.wav';
 
-/** The samples of a WAV file as bytes of PCM; fails with what is wrong with the file. */
+/** The samples of a WAV file as PCM bytes. Throws an error that says what is wrong with the file. */
 export function readWav(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const name = (at) => String.fromCharCode(...bytes.subarray(at, at + 4));

@@ -1,4 +1,5 @@
-// One client in one room: asks for the floor, waits for it, speaks, hears, and reads what it has missed. Without a page and without sound.
+// One client in one room: it asks for the floor, waits for it, speaks, listens, and reads missed talks. It does not depend on a page or on
+// sound.
 
 import { Floor, LIMIT_MS } from './floor.js';
 import { followFloor } from './follow.js';
@@ -8,20 +9,20 @@ import { missedTalks } from './missed.js';
 import { Turn } from './turn.js';
 
 const SCOPE = 'floor';
-/** Frames may come before the change by which their speaker got the floor. */
+/** Frames may arrive before the change that gave their speaker the floor. */
 const PENDING_MS = 400;
 const PENDING_MAX = 50;
 const AGAIN_MS = 500;
 const HISTORY_PAGE = 300;
 const HISTORY_MAX = 6_000;
 const ANNOUNCE_AFTER_MS = 1_500;
-/** Less than this is not worth a button. */
+/** A shorter missed time is not offered. */
 const MISSED_MIN_S = 0.4;
 
 export class Room {
   #pending = []; // frames of speakers that are not known yet: { frame, publication, untilMs }
   #missed = []; // publications that were not received live
-  #unplayed = []; // talks of which the replay was interrupted
+  #unplayed = []; // talks whose replay was interrupted
   #own = new Set(); // the ids that this client has had
   #liveFrom = null; // the first offset that this connection has received live
   #expected = null; // the next offset of the channel
@@ -36,7 +37,7 @@ export class Room {
   #before = { sent: 0, dropped: 0, sentOpus: 0 }; // of turns that are over
   state = 'connecting';
   isWanted = false;
-  /** Who has the floor is known. */
+  /** Whether the holder of the floor is known. */
   isFloorKnown = false;
   isMissedPartial = false;
   ignored = 0;
@@ -47,7 +48,7 @@ export class Room {
    * @param {Link} link
    * @param {string} room
    * @param {{name: string, face: string, codecs: string[]}} me
-   * @param {object} events onChange(), onFrame(frame) which gives false where the frame comes too late to be played,
+   * @param {object} events onChange(), onFrame(frame) which returns false if the frame is too late to be played,
    *   onTurn(turn), onTurnEnd(reason) which may be a promise, onWarning(), onMissed(seconds), onRefusal(error)
    * @param {{isDispatcher?: boolean, position?: {offset: number, epoch: string}}} [options] `position`: where this client was before
    */
@@ -65,7 +66,7 @@ export class Room {
     });
   }
 
-  /** Where this client is in the channel; null before it knows. */
+  /** The position of this client in the channel; null before it is known. */
   get position() { return this.#position; }
   get sent() { return this.#before.sent + (this.turn?.sent ?? 0); }
   get sentOpus() { return this.#before.sentOpus + (this.turn?.sentOpus ?? 0); }
@@ -88,7 +89,7 @@ export class Room {
     this.events.onChange();
   }
 
-  /** Shows this client to the others, and reads what was said before. */
+  /** Shows this client to the others, and reads earlier talks. */
   async #enter() {
     await this.#ask('join', { group: this.floor.names.people, meta: this.#meta() });
     await this.#worked();
@@ -101,7 +102,7 @@ export class Room {
     return { name, face, codecs, ...more };
   }
 
-  /** Says anew who we are, for example when there is a microphone now. */
+  /** Updates this client's metadata, for example when it now has a microphone. */
   present() {
     if (this.link.isLive) this.#ask('join', { group: this.floor.names.people, meta: this.#meta() }).catch(() => {});
   }
@@ -136,7 +137,7 @@ export class Room {
     this.events.onChange();
   }
 
-  /** Asks for the floor if it is our turn, and goes into the queue if it is not. */
+  /** Asks for the floor if it is this client's turn, else joins the queue. */
   #consider() {
     clearTimeout(this.#timer);
     if (!this.isWanted || this.turn || this.#isAsking || !this.link.isLive) return;
@@ -162,7 +163,7 @@ export class Room {
     }
   }
 
-  /** Somebody was faster, or the link is not there. */
+  /** Handles a refused request for the floor: another client was faster, or the link is down. */
   #notGiven(error) {
     if (error instanceof Refusal && error.code !== 4001 && !error.isTemporary) {
       this.isWanted = false;
@@ -211,7 +212,7 @@ export class Room {
     this.events.onChange();
   }
 
-  // ---- What is heard
+  // ---- Hearing
 
   #onPublication(publication) {
     const { data, info, offset } = publication;
@@ -250,16 +251,16 @@ export class Room {
     });
   }
 
-  /** A frame of somebody who does not have the floor, or bytes that are none. Nothing else changes by them. */
+  /** Counts a frame of a client without the floor, or bytes that are not a frame. They have no other effect. */
   #ignore() { this.ignored += 1; }
 
-  // ---- What was missed
+  // ---- Missed talks
 
   get missed() {
     return [...this.#unplayed, ...missedTalks(this.#missed, (client, talk) => this.floor.speakerOf(client, talk), this.#own)];
   }
 
-  /** The talks that were missed, which are then no longer missed. */
+  /** Takes the missed talks, which then no longer count as missed. */
   takeMissed() {
     const talks = this.missed;
     this.#missed = [];
@@ -269,7 +270,7 @@ export class Room {
     return talks;
   }
 
-  /** Talks that were taken and not played to their end: they are still missed. */
+  /** Gives back talks that were not played to their end: they still count as missed. */
   giveBackMissed(talks) {
     this.#unplayed.unshift(...talks);
     this.#announce();
@@ -277,7 +278,7 @@ export class Room {
 
   async #catchUp() {
     const { offset: top = 0, epoch } = await this.link.history(this.channel, { limit: 0 });
-    // What came live while the position was asked for is not missed.
+    // Publications that arrived live during the request for the position are not missed.
     const upTo = (this.#liveFrom ?? top + 1) - 1;
     const from = this.#position?.epoch === epoch ? this.#position.offset : 0;
     if (from < upTo) await this.#read(from, upTo, epoch);
@@ -287,7 +288,7 @@ export class Room {
   }
 
   #readGap(from, upTo) {
-    // Gaps of a bad link come in swarms: they are read together, with what was heard between them.
+    // Gaps of a bad link come in bursts: they are read together, with the publications between them.
     this.gap = { from: Math.min(from, this.gap?.from ?? from), upTo };
     clearTimeout(this.#gapTimer);
     this.#gapTimer = setTimeout(() => {
@@ -297,12 +298,12 @@ export class Room {
     }, ANNOUNCE_AFTER_MS);
   }
 
-  /** Reads the publications behind the offset `from` up to `upTo`. */
+  /** Reads the publications after the offset `from` up to `upTo`. */
   async #read(from, upTo, epoch) {
     const known = new Set(this.#missed.map(({ offset }) => offset));
     for (let offset = from; offset < upTo;) {
       const page = await this.link.history(this.channel, { limit: HISTORY_PAGE, since: { offset, epoch } }).catch((error) => {
-        // The history does not reach back so far: the beginning of what is kept is read.
+        // The history does not reach back so far: read from its beginning.
         if (error.code !== 112 || offset === 0) throw error;
         return null;
       });
@@ -315,7 +316,7 @@ export class Room {
     this.#announce();
   }
 
-  /** Offers what was missed. */
+  /** Offers the missed talks. */
   #announce() {
     clearTimeout(this.#announceTimer);
     this.#announceTimer = null;

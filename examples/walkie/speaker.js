@@ -1,29 +1,29 @@
-// The loudspeaker: plays frames as they come, and talks out of the history one behind the other.
+// The loudspeaker: plays frames as they arrive, and talks from the history one after the other.
 
 import { FRAME_MS, SAMPLE_RATE } from './frames.js';
 import { Jitter } from './jitter.js';
 import { fromPcm } from './pcm.js';
 
-/** Silence between two talks that were missed. */
+/** Silence between two missed talks. */
 const BETWEEN_S = 0.4;
 
 export class Speaker {
   #context = new AudioContext({ latencyHint: 'interactive' });
-  #talk = null; // the talk that is heard: { key, jitter, decoder }
+  #talk = null; // the current talk: { key, jitter, decoder }
   #before = { late: 0, missing: 0 }; // of talks that are over
   #playing = new Set();
-  /** Sound that was given to the loudspeaker, seconds. */
+  /** Seconds of sound that were passed to the loudspeaker. */
   heardS = 0;
-  /** The largest sample of it, 0 to 1. */
+  /** The largest sample of that sound, 0 to 1. */
   peak = 0;
 
   get late() { return this.#before.late + (this.#talk?.jitter.late ?? 0); }
   get missing() { return this.#before.missing + (this.#talk?.jitter.missing ?? 0); }
-  /** A browser plays nothing before somebody has touched the page. */
+  /** Starts sound: a browser plays nothing before the user has interacted with the page. */
   get isOn() { return this.#context.state === 'running'; }
   on() { return this.#context.resume(); }
 
-  /** Plays a frame that has just come. Gives false if it has come too late. */
+  /** Plays a frame that has just arrived. Returns false if it is too late. */
   take(frame) {
     if (this.#talk?.key !== frame.talk) this.#begin(frame.talk);
     const { jitter, decode } = this.#talk;
@@ -41,7 +41,7 @@ export class Speaker {
     this.#talk = { key, jitter: new Jitter(), decode: this.#decoder() };
   }
 
-  /** A function that plays frames of one talk, each at its time; `close` when no more come. */
+  /** A function that plays frames of one talk, each at its time; call `close` after the last one. */
   #decoder() {
     let decoder = null;
     const open = () => {
@@ -82,7 +82,7 @@ export class Speaker {
     this.peak = samples.reduce((peak, sample) => Math.max(peak, Math.abs(sample)), this.peak);
   }
 
-  /** Plays talks that were missed, one behind the other; gives the end of each, milliseconds from now. */
+  /** Plays missed talks, one after the other. Returns the end of each, milliseconds from now. */
   replay(talks) {
     let atS = this.#context.currentTime + 0.1;
     return talks.map(({ frames }) => {
@@ -98,7 +98,7 @@ export class Speaker {
     });
   }
 
-  /** Silence, at once. */
+  /** Stops all sound at once. */
   silence() {
     this.#playing.forEach((source) => source.stop());
     this.#playing.clear();

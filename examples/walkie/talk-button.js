@@ -1,4 +1,4 @@
-// One button for pointers, keys and screen readers: held, or pressed once to begin and once to end.
+// One button for pointers, keys and screen readers: hold it, or press it once to start and once to stop.
 
 export class TalkButton {
   #isByPointer = false;
@@ -17,16 +17,16 @@ export class TalkButton {
     for (const name of ['pointerup', 'pointercancel']) addEventListener(name, () => this.#up(true));
     addEventListener('keydown', (event) => this.#isKey(event) && this.#key(event));
     addEventListener('keyup', (event) => this.#keyUp(event));
-    // A screen reader presses a button without a pointer and without keys: nothing is held then.
+    // A screen reader presses a button without a pointer and without keys, so nothing is held.
     button.addEventListener('click', ({ detail }) => detail === 0 && this.#switch());
-    // The release is not seen when the window is not there any more.
+    // The release is not noticed when the window has lost the focus.
     addEventListener('blur', () => {
       this.#heldKey = null;
       if (!toggle.checked) this.#set(false);
     });
   }
 
-  /** The space bar is the button, wherever it does nothing else; Enter is where the button has the focus. */
+  /** The space bar is the button wherever it has no other function; Enter is if the button has the focus. */
   #isKey({ code, target }) {
     if (target === this.button) return code === 'Space' || code === 'Enter';
     return code === 'Space' && !target.closest?.('button, input, select, textarea, a, summary');
@@ -40,7 +40,7 @@ export class TalkButton {
     else this.#set(true);
   }
 
-  /** The key that was pressed on the button releases it wherever the focus has gone meanwhile. */
+  /** The pressed key releases the button, wherever the focus is now. */
   #keyUp(event) {
     if (event.code !== this.#heldKey) return;
     this.#heldKey = null;

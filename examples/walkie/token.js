@@ -1,4 +1,4 @@
-// What a token says of its bearer, as far as a client needs it; the server alone judges whether it is true. Pure.
+// The claims of a token that a client needs. Only the server verifies them. Pure.
 
 /** The room in which this token may interrupt, or null. */
 export function dispatcherRoom(token) {

@@ -1,11 +1,11 @@
-// One talk of ours, from the moment we have the floor: numbers its frames, keeps to the limit, and does not feed a link that is behind.
+// One talk of this client, from the moment it has the floor: numbers the frames, keeps the limit, and does not overload a slow link.
 
 import { LIMIT_MS } from './floor.js';
 import { encodeFrame } from './frames.js';
 import { Outbox } from './outbox.js';
 
 const WARNING_MS = 5_000;
-/** Listeners count from when they learn of the talk, which may be a little earlier. */
+/** Listeners count from the moment they learn of the talk, which may be a little earlier. */
 const MARGIN_MS = 200;
 
 export class Turn {

@@ -1,4 +1,4 @@
-// What a room looks like.
+// Shows a room.
 
 import { LIMIT_MS } from './floor.js';
 import * as words from './words.js';
@@ -26,7 +26,7 @@ export function fillFaces(parent, chosen) {
   }
 }
 
-/** A list of faces with names. Rows that stay are not made again, so that screen readers keep their place. */
+/** A list of faces with names. Rows that stay are not rebuilt, so that screen readers keep their place. */
 function list(parent, people) {
   people.forEach(({ face, name, note, isSpeaking }, n) => {
     const row = parent.children[n] ?? parent.appendChild(document.createElement('li'));
@@ -41,16 +41,16 @@ function list(parent, people) {
   while (parent.children.length > people.length) parent.lastElementChild.remove();
 }
 
-/** What the floor is like for this client, in one word: for the button and the style sheet. */
+/** The state of the floor for this client in one word, for the button and the style sheet. */
 function mood(room, speaker) {
   if (room.turn) return 'talking';
   if (room.isWanted) return 'waiting';
   return speaker ? 'hearing' : 'free';
 }
 
-/** A screen reader is told who speaks, and not each second how long he still may. */
+/** A screen reader announces the speaker, but not the remaining time each second. */
 function showSpeaker({ isFloorKnown }, speaker, isOurs, nowMs) {
-  // The role stands before the face: a name cannot stand there.
+  // The role is before the face, where no name can be.
   const who = isOurs ? 'You speak' : speaker && `${speaker.isDispatcher ? 'Dispatcher ' : ''}${speaker.face} ${speaker.name} speaks`;
   put($('speaker'), !isFloorKnown ? 'Who speaks is not known now.' : (who || 'The floor is free.'));
   const leftMs = isFloorKnown && speaker ? LIMIT_MS - (nowMs - speaker.sinceMs) : 0;
@@ -72,14 +72,14 @@ export function showRoom(room, { speaker: sound, canTalk, isHeld, say }) {
   showSpeaker(room, speaker, isOurs, nowMs);
   $('room').dataset.mood = now;
   const talk = $('talk');
-  // The name of a button that is pressed stays what it is; what it shows beside it is told in the news.
+  // The accessible name of a pressed button does not change; its other text is announced in the news.
   put($('talk-name'), room.isDispatcher ? 'Interrupt and talk' : 'Talk');
   put($('talk-mood'), MOODS[now] ?? '');
   talk.setAttribute('aria-pressed', String(isHeld));
   // Not `disabled`: the button would lose the focus, and a screen reader its place.
   talk.setAttribute('aria-disabled', String(!canTalk || room.state === 'closed'));
   put($('how'), $('toggle').checked ? 'Press the button or the space bar, speak, and press again.' : 'Hold the button or the space bar, and speak.');
-  // Said when it changes, and not each second.
+  // Announced when it changes, not each second.
   const told = now === 'waiting' ? words.waiting(speaker, room.place) : '';
   if (told && told !== room.told) say(told);
   room.told = told;

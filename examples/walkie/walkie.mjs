@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // The walkie-talkie in a terminal, over a bare TCP socket. `node walkie.mjs --help` says how.
 //
-// What is heard goes to standard output as PCM (16 kHz, mono, 16 bits), what happens to standard error.
+// Received sound goes to standard output as PCM (16 kHz, mono, 16 bits), messages go to standard error.
 
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ const [host, port, roomName, name] = positionals;
 const tell = (text) => text && console.error(text);
 const fail = (text) => { tell(text); process.exit(1); };
 
-/** The file to say, as frames of 20 ms; the last one is filled up with silence. */
+/** The file to send, as frames of 20 ms; the last frame is filled up with silence. */
 function framesOf(file) {
   const pcm = readWav(readFileSync(file));
   return Array.from({ length: Math.ceil(pcm.length / (2 * FRAME_SAMPLES)) }, (_, n) => {
@@ -61,7 +61,7 @@ loudspeaker?.on('error', () => process.exit(0));
 
 const BEHIND_MAX = (2 * SAMPLE_RATE * AGE_MAX_MS) / 1000;
 let deaf = 0; // frames of Opus
-/** Gives out a frame that has just come. Gives false if what takes the sound is behind: the frame is missed then. */
+/** Writes a frame that has just arrived. Returns false if the reader of the sound is behind: then the frame is missed. */
 function hear(frame) {
   if (loudspeaker?.writableLength > BEHIND_MAX) return false;
   play(frame);
@@ -90,7 +90,7 @@ function show() {
   waiting = place;
 }
 
-/** Says the file in real time. What was due while this program stood still is old, and is dropped as a microphone's would be. */
+/** Sends the file in real time. Frames that were due while this program was stopped are dropped, as a microphone's would be. */
 async function say(turn) {
   const beganMs = Date.now();
   for (const [n, frame] of frames.entries()) {
@@ -125,7 +125,7 @@ if (options.say) {
   room.want();
   while (ending === null || room.turn) await sleep(FRAME_MS);
   tell(`said ${((room.sent * FRAME_MS) / 1000).toFixed(2)} s, ${room.dropped} frames dropped`);
-  // The floor is given back before we go.
+  // Give back the floor before the program ends.
   await sleep(100);
   link.disconnect();
   process.exit(ending === 'released' ? 0 : 1);

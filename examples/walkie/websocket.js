@@ -8,7 +8,7 @@ const utf8 = new TextEncoder();
 const outgoing = (command) => (command.rpc ? { ...command, rpc: { ...command.rpc, data: utf8.encode(JSON.stringify(command.rpc.data)) } } : command);
 const json = (bytes) => (bytes ? JSON.parse(new TextDecoder().decode(bytes)) : null);
 
-/** What is JSON becomes values: answers of the registry, and the publications of its channels. */
+/** Parses values that are JSON: answers of the registry, and the publications of its channels. */
 function incoming(reply) {
   if (reply.rpc) reply.rpc.data = json(reply.rpc.data);
   const { channel, pub } = reply.push ?? {};

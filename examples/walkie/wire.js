@@ -1,7 +1,7 @@
-// The Protobuf form of the protocol (docs/protocol.md), as far as this example speaks it: bytes stay bytes. Pure.
+// The part of the Protobuf protocol (docs/reference/protocol.md) that this example uses: bytes stay bytes. Pure.
 // A message is a command or a reply with its length before it; an empty one is a ping, or the answer to one.
 
-/** A message's fields: name → [number, type]. A type is a table of its own where the field holds a message; `many` where it stands several times. */
+/** A message's fields: name → [number, type]. A type is a table if the field contains a message; `many` if the field is repeated. */
 const CLIENT_INFO = { user: [1, 'text'], client: [2, 'text'] };
 const PUBLICATION = {
   data: [4, 'bytes'], info: [5, CLIENT_INFO], offset: [6, 'number'], time: [9, 'number'], epoch: [14, 'text'],
@@ -74,7 +74,7 @@ export function encode(message, schema = COMMAND) {
   return Uint8Array.from(out);
 }
 
-/** The messages of a frame of WebSocket. Fails with an error if the bytes are none. */
+/** The messages of a WebSocket frame. Throws an error if the bytes are not messages. */
 export function decode(bytes, schema = REPLY) {
   const reader = { bytes, at: 0 };
   const messages = [];

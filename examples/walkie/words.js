@@ -1,4 +1,4 @@
-// What the page and the terminal say. Pure.
+// The texts of the page and the terminal. Pure.
 
 export const MICROPHONE = {
   insecure: 'No microphone: browsers give it only to pages of https:// or of localhost. You can listen.',
@@ -12,7 +12,7 @@ export const MICROPHONE = {
 const ORDINALS = ['', '1st', '2nd', '3rd'];
 export const ordinal = (n) => ORDINALS[n] ?? `${n}th`;
 
-/** Why a talk of ours has ended; nothing to say where we have ended it. */
+/** Why a talk of this client has ended; empty if the client ended it itself. */
 export const ENDED = {
   released: '',
   limit: 'Your time is over: a talk has 30 seconds. Press again to speak again.',
@@ -31,7 +31,7 @@ export const SPEAK = 'You have the floor. Speak now.';
 export function closed(reason) { return `The server does not let this page in: ${reason || 'the connection was closed'}. Reload the page to try again.`; }
 export function refused(error) { return `The server has refused: ${error.message}.`; }
 
-/** The floor is taken, or somebody is before us. */
+/** The floor is taken, or another client is earlier in the queue. */
 export function waiting(speaker, place) {
   const who = !speaker ? 'The floor is about to be given.' : speaker.isDispatcher ? `The dispatcher ${speaker.name} speaks.` : `${speaker.name} has the floor.`;
   return place > 0 ? `${who} You are ${ordinal(place)} in the queue.` : who;

@@ -1,5 +1,5 @@
-//! Answers that are much larger than their questions: they are made only when there is room, and nobody is ended for
-//! asking.
+//! Answers that are much larger than their requests: the server makes them only when there is room, and disconnects no
+//! client for a request.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::support::websocket::{Told, WebSocket, crowd, handshake, text};
 use crate::support::{FLOOD, MIB, PATIENCE, alone, http, size};
 
 const SLACK: u64 = 24 * MIB;
-/// Histories that fit into one message of 64 KB.
+/// The number of history commands that fit into one message of 64 KB.
 const ASKED: usize = 1_100;
 
 /// Fills a channel with 300 publications of 20 KB.
@@ -25,7 +25,7 @@ fn fill(server: &Server, channel: &str) {
     }
 }
 
-/// One message that asks for a history again and again.
+/// One message with many commands that ask for a history.
 fn questions(limit: usize) -> String {
     let message: Vec<String> = (2..ASKED + 2)
         .map(|id| format!("{{\"id\":{id},\"history\":{{\"channel\":\"big:a\",\"limit\":{limit}}}}}"))
@@ -35,7 +35,7 @@ fn questions(limit: usize) -> String {
     message
 }
 
-/// A session whose kernel holds little of what it does not read.
+/// A session on a socket with a small receive buffer.
 fn narrow(address: SocketAddr) -> WebSocket {
     let mut client = WebSocket::narrow(address);
     client.must(&json!({"id": 1, "connect": {}}));
@@ -53,7 +53,7 @@ fn a_message_of_60_kb_that_asks_for_histories_and_does_not_read_costs_one_answer
     std::thread::sleep(FLOOD);
     let first = attacker.next();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
-    // One answer is being sent, one is made ahead, and each is text before it is a frame.
+    // The server sends one answer and makes the next one. Each exists as text and as a frame.
     watch.end(4 * 6 * MIB + SLACK);
     assert_eq!(
         first.map(|reply| reply["history"]["publications"].as_array().map(Vec::len)),
@@ -102,7 +102,7 @@ fn a_client_that_recovers_30_channels_of_300_kb_at_once_gets_all_and_stays() {
     }
     let mut recovered = vec![0; 30];
     for _ in 0..30 {
-        let reply = client.next().expect("it is not ended");
+        let reply = client.next().expect("the client is not disconnected");
         let channel = reply["id"].as_u64().expect("a reply") as usize - 2;
         recovered[channel] = reply["subscribe"]["publications"].as_array().map_or(0, Vec::len);
     }
@@ -164,18 +164,18 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
     );
 }
 
-/// Whether it was let in, as far as it has been told.
+/// Whether the server accepted the WebSocket, as its answer shows.
 fn is_upgraded(mut socket: &TcpStream) -> bool {
     let mut start = [0; 12];
     socket.set_nonblocking(true).is_ok() && socket.read_exact(&mut start).is_ok() && start.ends_with(b"101")
 }
 
-/// `node.buffer_max_size` of the crowd's server, in MiB.
+/// The value of `node.buffer_max_size` of the crowd's server, in MiB.
 const BUDGET: u64 = 256;
-/// What a connection costs besides: slots, sessions, subscriptions, sockets.
+/// The other memory of a connection: slots, sessions, subscriptions, sockets.
 const EACH: u64 = 4 * 1024;
-/// What the budget does not see: on each shard an answer of 6 MB while it is made, framed and gathered, and what the
-/// allocator keeps between large blocks. Half of the budget here.
+/// Memory outside the budget: on each shard an answer of 6 MB while it is made, framed and gathered, and the
+/// allocator's space between large blocks. Here it is half of the budget.
 const UNSEEN: u64 = BUDGET * MIB / 2;
 
 #[test]

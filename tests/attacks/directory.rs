@@ -1,4 +1,5 @@
-//! The directory (presence, names, groups, calls): one client's questions and messages do not stop it for others.
+//! The directory (presence, names, groups, calls): requests and messages of one client do not block it for other
+//! clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use crate::support::websocket::{Told, WebSocket, crowd, flood, text};
 use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
 
 const SLACK: u64 = 24 * MIB;
-/// How long somebody else's question to the directory, or `/metrics`, may take at worst on a machine of one's own.
+/// The longest time for another client's request to the directory, or for `/metrics`, on a machine without other load.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Asks the directory for something small and the node for its metrics, again and again; the longest that either took.
+/// Sends small requests to the directory and reads the node's metrics, again and again. Returns the longest time of one
+/// request.
 fn asker(address: SocketAddr) -> (Arc<AtomicBool>, std::thread::JoinHandle<Duration>) {
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_over);
@@ -55,14 +57,14 @@ fn a_client_that_asks_who_is_there_without_end_stops_nobodys_directory() {
         let mut watch = Watch::begin(name, &server);
         let (is_over, asker) = asker(server.address);
         flood(std::slice::from_ref(&attacker.socket), &text(&question.repeat(1_000)), FLOOD, true);
-        // It has gone: what it asked for is of no use to anybody.
+        // The attacker disconnects, so no client needs the answers to its requests any more.
         drop(attacker);
         std::thread::sleep(Duration::from_millis(500));
         is_over.store(true, Relaxed);
         let worst = asker.join().expect("it ends");
         watch.told(format!("another's question took {worst:?} at worst"));
         let stretch = watch.end(16 * MIB + SLACK);
-        assert!(worst < ANSWER.mul_f64(stretch), "{name}: somebody else waited {worst:?}");
+        assert!(worst < ANSWER.mul_f64(stretch), "{name}: another client waited {worst:?}");
     }
 }
 
@@ -83,10 +85,10 @@ fn a_message_to_a_group_of_500_is_there_once() {
     let last = attacker
         .reply(&json!(21))
         .map(|reply| if reply["error"].is_null() { json!("sent") } else { reply["error"]["code"].clone() });
-    // Long enough for a hundred looks, of which nine in ten are a figure.
+    // This is long enough for a hundred measurements. Nine in ten of them decide.
     std::thread::sleep(Duration::from_secs(2));
     watch.told(format!("{last:?}"));
-    // The messages themselves, once each, and what the sockets of the members take of them.
+    // The memory of the messages, each once, and of the members' socket buffers.
     watch.end(20 * 64 * 1024 + 16 * MIB + SLACK);
 }
 
@@ -115,7 +117,11 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
         .told(&json!({"id": 2, "rpc": {"method": "registry.lookup", "data": {"scope": "devices", "name": "silent"}}}));
     watch.end(4 * MIB + SLACK);
     assert_eq!(count, Told::Done);
-    assert_eq!(refused.expect("it stays")["error"]["code"], json!(4007), "a caller's waiting calls have a limit");
+    assert_eq!(
+        refused.expect("the client stays")["error"]["code"],
+        json!(4007),
+        "a caller's waiting calls have a limit"
+    );
 }
 
 #[test]
@@ -149,7 +155,7 @@ fn names_of_the_server_itself_are_out_of_reach() {
     assert_eq!(told, Told::Error(4003), "in insecure mode too");
 }
 
-/// Subscribes with filters that are large, each another one.
+/// A command that subscribes with a large filter. Each filter is different.
 fn filter(last: usize, word: &str, words: usize) -> Value {
     let mut vals = vec![word.to_owned(); words];
     vals.push(last.to_string());
@@ -214,7 +220,7 @@ fn channels_that_were_only_looked_at_leave_next_to_nothing() {
             .map(|n| format!("{{\"id\":{},\"history\":{{\"channel\":\"big:{round}-{n}\"}}}}", n + 2))
             .collect();
         attacker.send(&text(&message));
-        attacker.reply(&json!(1_001)).expect("it is answered");
+        attacker.reply(&json!(1_001)).expect("the command is answered");
     }
     watch.told(format!("{} answered", rounds * 1_000));
     watch.end(SLACK);
@@ -242,7 +248,7 @@ fn subscribing_to_ever_new_names_leaves_next_to_nothing() {
         let entered = entered.count();
         attacker.send(&text(&leave.collect::<String>()));
         let left = (102..202).map(|_| attacker.next()).filter(Result::is_ok).count();
-        assert_eq!((entered, left), (100, 100), "it is let");
+        assert_eq!((entered, left), (100, 100), "the calls are accepted");
     }
     watch.told(format!("{} entered", rounds * 100));
     watch.end(SLACK);

@@ -1,7 +1,7 @@
-//! Sequences of commands and of nonsense on every transport, from `arbitrary`; first what is in `corpus/`. The oracle
-//! is the watch.
+//! Sequences of commands and of random bytes on every transport, made by `arbitrary`. The inputs in `corpus/` run
+//! first. The watch decides whether a sequence harms the server.
 //!
-//! TOUCHLINE_FUZZ_SECONDS says how long (2 without it), TOUCHLINE_FUZZ_SEED where to begin.
+//! TOUCHLINE_FUZZ_SECONDS sets the duration (2 without it), TOUCHLINE_FUZZ_SEED the first seed.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -19,15 +19,15 @@ use crate::support::watch::Watch;
 use crate::support::websocket::{self, WebSocket, handshake};
 use crate::support::{MIB, alone};
 
-/// Connections of earlier sequences that stay open, read or not.
+/// The number of connections from earlier sequences that stay open. The test reads some of them.
 const OPEN: usize = 12;
-/// What those may hold: a queue and an answer of 6 MB each at the worst, and what is left of the memory that such
-/// answers were made in.
+/// The most memory of these connections: a queue and an answer of 6 MB each, and the rest of the memory in which such
+/// answers were made.
 const MOST: u64 = OPEN as u64 * 9 * MIB + 32 * MIB;
-/// Bytes that a sequence is made of.
+/// The number of random bytes from which a sequence is made.
 const INPUT: usize = 400;
 
-/// A way in.
+/// The transport of a sequence.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Way {
     WebSocket,
@@ -36,7 +36,7 @@ enum Way {
     Stream,
 }
 
-/// A channel, by what it can do.
+/// The channels of the test, by their options.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Channel {
     Plain(u8),
@@ -60,7 +60,7 @@ enum Method {
     None,
 }
 
-/// One thing that a client does.
+/// One action of a client.
 #[derive(Debug, Arbitrary)]
 enum Step {
     Connect { has_token: bool },
@@ -82,7 +82,7 @@ enum Step {
 struct Sequence {
     way: Way,
     is_reading: bool,
-    /// How often the last command is sent once more at the end.
+    /// How many times the last command is sent again at the end.
     again: u8,
     steps: Vec<Step>,
 }
@@ -117,7 +117,7 @@ impl Method {
 }
 
 impl Step {
-    /// The command, and its field in Protobuf; none = it is something else.
+    /// The command and its field in Protobuf. `None`: the step is not a command.
     fn command(&self) -> Option<(u8, &'static str, Value)> {
         Some(match self {
             Step::Connect { has_token: true } => (4, "connect", json!({"token": token(&json!({"sub": "ann"}))})),
@@ -150,7 +150,7 @@ impl Step {
     }
 }
 
-/// A command in Protobuf, as much of it as texts and numbers say.
+/// A command in Protobuf. Only its texts and numbers are encoded.
 fn protobuf(id: u32, kind: u8, request: &Value) -> Vec<u8> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
     let body = match kind {
@@ -173,11 +173,11 @@ fn protobuf(id: u32, kind: u8, request: &Value) -> Vec<u8> {
     protobuf::command(id, kind, &body)
 }
 
-/// A connection that sequences are sent on.
+/// A connection that receives sequences.
 struct Client {
     way: Way,
     socket: TcpStream,
-    /// Session and node of a stream, and the connection for its commands.
+    /// The session and node of a stream, and the connection for its commands.
     session: Option<(Value, Value, Http)>,
     is_over: bool,
 }
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// What is no command.
+    /// Sends a frame that is not a command.
     fn other(&mut self, step: &Step) {
         let is_framed = matches!(self.way, Way::WebSocket | Way::Protobuf);
         match step {
@@ -251,7 +251,7 @@ impl Client {
         }
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that have arrived.
     fn read(&mut self) {
         let mut some = [0; 64 * 1024];
         let began = Instant::now();
@@ -290,7 +290,7 @@ impl Client {
     }
 }
 
-/// So many bytes of a seed.
+/// Random bytes of this length, made from a seed.
 fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     std::iter::repeat_with(|| random.u8(..)).take(length).collect()
@@ -315,7 +315,7 @@ fn sequences_of_commands_cost_nobody_else_anything() {
         let input = bytes(seed, INPUT);
         let sequence = Sequence::arbitrary(&mut Unstructured::new(&input)).expect("any bytes are a sequence");
         let mut client = Client::open(&server, sequence.way);
-        // Most sequences begin as clients do; what is behind is up to them.
+        // Most sequences begin with a connect, as a client does. The rest is random.
         if seed % 8 != 0 && client.session.is_none() {
             client.command(1, &(4, "connect", json!({})));
         }

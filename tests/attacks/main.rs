@@ -1,7 +1,7 @@
-//! Attacks on the real server over real sockets, one test each: what each cost the server and others, and what the
-//! attacker was told.
+//! Attacks on the real server over real sockets, one per test. Each test checks the cost for the server and for other
+//! clients, and the answer to the attacker.
 //!
-//! A hostile client costs only itself. TOUCHLINE_ATTACKS_LONG carries the attacks out at full size.
+//! A hostile client costs only itself. TOUCHLINE_ATTACKS_LONG runs the attacks at full size.
 
 mod answers;
 mod directory;

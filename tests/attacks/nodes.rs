@@ -1,4 +1,4 @@
-//! What a node has of the machine: descriptors, files, its log; and what it hands on to other nodes.
+//! A node's use of its machine (descriptors, files, log), and the data that it forwards to other nodes.
 
 use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +40,7 @@ fn silent_sockets_keep_nobody_out_when_descriptors_are_short() {
     let mut watch = Watch::begin("600 silent sockets at 256 descriptors", &server);
     let mut silent: Vec<TcpStream> = (0..600).map(|_| socket(server.address)).collect();
     std::thread::sleep(Duration::from_millis(500));
-    // Who says something comes in although those who say nothing have time left.
+    // The server accepts a client that sends a request although silent connections have time left.
     let answer = raw(server.address, handshake("").as_bytes(), Duration::from_secs(3));
     watch.told(format!("a new client: {}", status(&answer)));
     std::thread::sleep(FLOOD);
@@ -52,8 +52,8 @@ fn silent_sockets_keep_nobody_out_when_descriptors_are_short() {
     assert!(errors < 10, "{errors} log lines in some seconds");
 }
 
-/// A socket from a local port, which decides the shard that accepts it. It ends by a reset, so that the port can be
-/// used again.
+/// A socket from a local port. The port decides the shard that accepts it. The socket ends with a reset, so that the
+/// port can be used again.
 fn socket_from(port: u16, address: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_linger(Some(Duration::ZERO))?;
@@ -63,14 +63,14 @@ fn socket_from(port: u16, address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Whether the server has not closed a socket to which it sends nothing.
+/// Whether the server keeps a connection open to which it sends nothing.
 fn is_open(socket: &TcpStream) -> bool {
     let _ = socket.set_nonblocking(true);
     socket.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Local ports by the shard, of two, that accepts who comes from them: a client id has the number of its shard in its
-/// last bytes.
+/// Local ports, grouped by the one of two shards that accepts their connections. The last bytes of a client id contain
+/// the number of its shard.
 fn ports_by_shard(address: SocketAddr, of_first: usize, of_second: usize) -> [Vec<u16>; 2] {
     let mut ports = [Vec::new(), Vec::new()];
     for port in 20_000..30_000 {
@@ -94,7 +94,7 @@ fn silent_sockets_of_one_shard_keep_nobody_out_of_another() {
     let [first, second] = ports_by_shard(server.address, 300, 3);
     let mut silent: Vec<TcpStream> = first.iter().filter_map(|port| socket_from(*port, server.address).ok()).collect();
     assert!(silent.len() > 256, "{} sockets", silent.len());
-    // The first shard holds all descriptors when the others come.
+    // The first shard holds all descriptors before the connections of the second shard are made.
     std::thread::sleep(Duration::from_millis(500));
     for port in second {
         let mut client = WebSocket::over(socket_from(port, server.address).expect("the kernel answers"), "");
@@ -139,7 +139,7 @@ fn a_configuration_that_others_can_read_is_warned_of() {
     );
 }
 
-/// A NATS server; it ends when it is dropped.
+/// A NATS server. It ends when the value is dropped.
 struct Nats(Child, PathBuf);
 
 impl Nats {

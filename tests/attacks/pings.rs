@@ -1,5 +1,4 @@
-//! Control frames, fragments and empty lines: what is no command is charged too, and what it makes the server say is
-//! bounded.
+//! Control frames, fragments and empty lines: the server charges them like commands, and limits its answers to them.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -12,11 +11,11 @@ use crate::support::watch::Watch;
 use crate::support::websocket::{PING, Told, WebSocket, flood, frame, text};
 use crate::support::{FLOOD, MIB, alone, http};
 
-/// What a server may take for reasons of its own while an attack goes on.
+/// The most other memory that a server may use during an attack, in bytes.
 const SLACK: u64 = 16 * MIB;
-/// `client.queue_max_size`.
+/// The value of `client.queue_max_size`, in bytes.
 const QUEUE: u64 = MIB;
-/// As many pings as fit into what is written at once.
+/// The number of pings that fit into one write.
 const PINGS: usize = 4_096;
 
 fn sockets_that_ping(name: &'static str, is_connected: bool) {

@@ -1,5 +1,5 @@
-//! HTTP/1.1 and the port of lines: requests that mean two things, heads and bodies that come late or never, and pages
-//! of elsewhere.
+//! HTTP/1.1 and the port of lines: requests with two meanings, heads and bodies that arrive late or never, and requests
+//! from pages of other origins.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ fn a_refusal_is_written_although_the_body_comes_later() {
                 "{request} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}Content-Length: 20000\r\n\r\n"
             );
             let _ = socket.write_all(head.as_bytes());
-            // At once, and half a millisecond later.
+            // The attacker sends the bytes at once, or half a millisecond later.
             std::thread::sleep(Duration::from_micros(500) * (round % 2) as u32);
             let _ = socket.write_all(&[b'x'; 20_000]);
             let answer = status(&rest(&mut socket, PATIENCE));
@@ -91,12 +91,12 @@ fn nothing_is_smuggled_behind_a_request_with_two_lengths() {
         post("Transfer-Encoding: chunked\r\n", "ffffffffffffffffff\r\n"),
         post(" Content-Length: 2\r\n", "{}"),
     ];
-    // With one length both are requests.
+    // With one length header, the server answers both requests.
     let two = raw(server.address, post("Content-Length: 2\r\n", "{}").as_bytes(), SHORTLY);
     assert_eq!(two.matches("HTTP/1.1 200 ").count(), 2, "{two}");
     for case in &cases {
         let answer = raw(server.address, case.as_bytes(), SHORTLY);
-        // One answer at most, and the end; never that of the second request.
+        // The server sends at most one answer and ends the connection. It never answers the second request.
         assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{case:?}: {answer}");
     }
     watch.told("one answer at most");
@@ -123,7 +123,7 @@ fn heads_that_come_a_byte_at_a_time_end_after_their_time() {
     assert_eq!(gone, crowd);
 }
 
-/// Whether the server has ended it; what it still says is read.
+/// Whether the server has ended the connection. Bytes that still arrive are read.
 fn has_ended(mut socket: &TcpStream) -> bool {
     let _ = socket.set_read_timeout(Some(SHORTLY));
     let mut some = [0; 4096];
@@ -230,8 +230,12 @@ fn bombs_of_deflate_are_defused() {
     let zeros = vec![b' '; MIB as usize];
     (0..32).for_each(|_| encoder.write_all(&zeros).expect("memory is there"));
     encoder.flush().expect("memory is there");
-    // The end of a flush is left away (RFC 7692 section 7.2.1).
-    let bomb = encoder.get_ref().strip_suffix(&[0, 0, 0xff, 0xff]).map(|bomb| frame(0xc1, bomb)).expect("it ends so");
+    // The end of a flush is removed (RFC 7692 section 7.2.1).
+    let bomb = encoder
+        .get_ref()
+        .strip_suffix(&[0, 0, 0xff, 0xff])
+        .map(|bomb| frame(0xc1, bomb))
+        .expect("a flush has this end");
     let mut watch = Watch::begin("100 deflate bombs of 32 MB", &server);
     let mut told = Vec::new();
     for _ in 0..100 {

@@ -69,7 +69,7 @@ fn streams_that_are_opened_and_reset_end_their_connection() {
         }
         opened += 1;
     }
-    // What follows the server's goodbye it reads away for a while, so that the goodbye arrives.
+    // After its GOAWAY the server reads and discards input for a while, so that the GOAWAY arrives.
     let mut has_goaway = false;
     while let Some(frame) = attacker.next(Duration::from_secs(2)) {
         has_goaway |= frame.kind == GOAWAY;
@@ -98,16 +98,16 @@ fn a_waiting_connection_of_http2_is_not_cut_for_a_control_frame_and_ends_with_go
     assert!(is_answered(&mut client, 1));
     client.send(&two::frame(SETTINGS, ACK, 0, &[]));
     client.send(&two::frame(two::PING, 0, 0, &[1; 8]));
-    // Longer than a head may take, shorter than a connection may wait.
+    // This is longer than the timeout of a head, and shorter than the timeout of an idle connection.
     while client.next(Duration::from_millis(2_000)).is_some() {}
-    assert!(!client.is_over, "it is not cut after header_timeout");
+    assert!(!client.is_over, "the connection stays open after header_timeout");
     assert!(is_answered(&mut client, 3));
     let mut has_goaway = false;
     while let Some(frame) = client.next(Duration::from_secs(8)) {
         has_goaway |= frame.kind == GOAWAY;
     }
     watch.end(SLACK);
-    assert!(client.is_over && has_goaway, "it ends with GOAWAY after idle_timeout: {} {has_goaway}", client.is_over);
+    assert!(client.is_over && has_goaway, "idle_timeout ends it with GOAWAY: {} {has_goaway}", client.is_over);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Texts that a database can't hold, and keys that are too long: their sender is told, and nobody else's publication
+//! Texts that a database cannot store, and keys that are too long: the sender gets an error, and no other publication
 //! fails.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn durable(url: &Value) -> Server {
     Server::with(&merged(namespace, &json!({"store": {"primary": {"url": url}}, "registry": {"scopes": scopes}})))
 }
 
-/// Attacks durable publications by texts with NUL; others publish all the while.
+/// Attacks durable publications with texts that contain NUL, while other clients publish.
 fn poison(name: &'static str, server: &Server) {
     let mut watch = Watch::begin(name, server);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -64,7 +64,7 @@ fn poison(name: &'static str, server: &Server) {
         }
         let stored = json!({"scope": "devices", "name": "b\u{0}", "data": 1, "store_for": 60});
         answers.push(backend.api("send", &stored)["error"]["code"].to_string());
-        // What is data, may hold what it wants.
+        // Data may contain any text.
         let innocent = backend.publish("kept:0", &json!("data with \u{0}"));
         refused.fetch_add(usize::from(!innocent["error"].is_null()), Relaxed);
     }
@@ -80,7 +80,7 @@ fn poison(name: &'static str, server: &Server) {
         refused + published
     ));
     watch.end(16 * MIB + SLACK);
-    assert_eq!(refused, 0, "others are not refused");
+    assert_eq!(refused, 0, "publications of other clients are not refused");
     assert_eq!(told, [Told::Error(107)]);
     assert_eq!(answers, ["107"]);
 }

@@ -1,4 +1,4 @@
-//! Forged tokens, tokens of another kind, and who they let in.
+//! Forged tokens, tokens of another type, and the clients that the server accepts with them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -77,7 +77,7 @@ fn no_forged_token_opens_a_connection() {
     assert_eq!(let_in, Vec::<&String>::new());
 }
 
-/// An endpoint of keys that has one, which signs nothing here. Its URL, and how often it was asked.
+/// Starts an endpoint with one key, which has signed no token here. Returns its URL and its number of requests.
 fn endpoint() -> (String, Arc<AtomicU64>) {
     let key = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -140,7 +140,7 @@ fn a_subscription_token_neither_opens_nor_refreshes_a_connection() {
     let refreshed = client.told(&json!({"id": 3, "refresh": {"token": subscription}}));
     watch.told(format!("{told:?} at connect, {refreshed:?} at refresh"));
     watch.end(SLACK);
-    assert_eq!(subscribed, Told::Done, "it is good for what it is for");
+    assert_eq!(subscribed, Told::Done, "the token is valid for its channel");
     assert_eq!((told, refreshed), (Told::Closed(3500), Told::Closed(3500)));
 }
 
@@ -176,7 +176,7 @@ fn ids_of_clients_cannot_be_computed_from_ones_own() {
         u64::from_str_radix(&text[..16], 16).expect("it is hexadecimal")
     };
     let ids: Vec<u64> = (0..5).map(|_| id().swap_bytes()).collect();
-    // Marsaglia's generator, some steps on. An id has six fixed bits (version), so that much may differ.
+    // Some later steps of Marsaglia's generator. Six bits of an id are fixed (version, variant), so they may differ.
     let step = |mut state: u64| {
         state ^= state << 13;
         state ^= state >> 7;
@@ -186,7 +186,7 @@ fn ids_of_clients_cannot_be_computed_from_ones_own() {
     let watch = Watch::begin("the next client's id from one's own", &server);
     for pair in ids.windows(2) {
         let is_foreseen = (0..16u64).any(|version| {
-            // The version took the place of four bits of the seventh byte.
+            // The version replaces four bits of the seventh byte.
             let mut state = (pair[0] & !(0xf0 << 48)) | version << 52;
             (0..12).any(|_| {
                 state = step(state);

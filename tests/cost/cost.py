@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts what the server's short paths cost: user-space instructions, by callgrind, and the bytes of an idle connection.
+"""Counts the costs of the server's short paths: user-space instructions, by callgrind, and the bytes of an idle connection.
 
-`cost.py BINARY [RUNS]` prints the table as TOML, medians of so many runs (3 unless told), beside those of base.toml, and fails if a path
-costs more than 3 % above the base, or a connection 64 bytes more. The server is a real one, with one shard, and what it is sent is the
-same in every run; what it does by itself meanwhile (ticks, pings) is counted in an idle phase and taken off.
+`cost.py BINARY [RUNS]` prints the table as TOML: the medians of RUNS runs (default 3) and the costs in base.toml. It fails if a path
+costs over 3 % more than the base, or a connection over 64 bytes more. The server is a real one with one shard, and gets the same input
+in every run. The cost of its own work (ticks, pings) is measured in an idle phase and subtracted.
 """
 
 import base64
@@ -36,7 +36,7 @@ def token(user: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody has, below those that the kernel gives to connections."""
+    """A free port below the kernel's range for outgoing connections."""
     while True:
         port = random.randrange(10_000, 30_000)
         with socket.socket() as probe:
@@ -45,7 +45,7 @@ def free_port() -> int:
 
 
 class Client:
-    """A WebSocket client without an SDK: commands are counted, so each sends the same bytes in every run."""
+    """A WebSocket client without an SDK. The server's work for each command is counted, so each client sends the same bytes in every run."""
 
     def __init__(self, port: int, number: int):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=300)
@@ -158,7 +158,7 @@ class Server:
 
 
 class Counter:
-    """Instructions between two moments, without what the server does by itself in that time."""
+    """The instructions between two moments, without the server's own work in that time."""
 
     def __init__(self, server: Server, directory: str):
         self.pid, self.directory, self.idle_second = server.process.pid, pathlib.Path(directory), 0.0
@@ -255,7 +255,7 @@ def idle_connection_bytes(binary: str) -> float:
                 time.sleep(1)
                 return new
 
-            # Tables grow by doubling: between two powers of two they have grown as often as they will.
+            # Tables grow by doubling. Between these two powers of two each table grows as often as it can.
             first = connected(range(CONNECTIONS))
             before = live()
             second = connected(range(CONNECTIONS, 2 * CONNECTIONS))
@@ -265,7 +265,7 @@ def idle_connection_bytes(binary: str) -> float:
 
 
 def base() -> dict:
-    """The table of the commit that costs are compared with."""
+    """The costs of the base commit."""
     lines = (HERE / "base.toml").read_text().splitlines() if (HERE / "base.toml").exists() else []
     return {name: float(value) for name, value in (line.split(" = ") for line in lines if " = " in line and not line.startswith("#"))}
 

@@ -1,5 +1,6 @@
-// Counts the live heap bytes of a process, laid under it by LD_PRELOAD; the count stands in the file HEAP_COUNTER, a number of 8 bytes.
-// A block counts with the size that the allocator gives it (malloc_usable_size) and its header of 8 bytes.
+// Counts the live heap bytes of a process. LD_PRELOAD loads this library into the process. The file HEAP_COUNTER contains the count as a
+// number of 8 bytes.
+// A block counts with the size that the allocator gives it (malloc_usable_size) and with its header of 8 bytes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Certificates from an ACME authority: ordered, proved by TLS or by HTTP, kept, renewed.
+// Certificates from an ACME authority: the server orders them, proves its names by TLS or HTTP, stores and renews them.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
@@ -19,7 +19,7 @@ after(() => {
   authority.destroy();
   rmSync(caches, { recursive: true, force: true });
 });
-/** Ends what a test has left running. */
+/** Ends the processes that a test has left running. */
 const running = [];
 afterEach(async () => {
   for (const one of running.splice(0)) await one.stop();
@@ -32,7 +32,7 @@ const authorize = async (ports) => {
 const cache = () => mkdtempSync(join(caches, 'cache-'));
 const kept = (cache_dir) => join(cache_dir, readdirSync(cache_dir)[0]);
 
-/** The certificate that a name is served with, or the reason why there is none. */
+/** The certificate that the server uses for a name, or the reason why it has none. */
 const certificate = (port, servername, options = {}) => new Promise((resolve, reject) => {
   const socket = tls.connect({ host: '127.0.0.1', port, servername, rejectUnauthorized: false, ...options }, () => {
     resolve({ names: socket.getPeerCertificate().subjectaltname, serial: socket.getPeerCertificate().serialNumber, protocol: socket.alpnProtocol });
@@ -127,7 +127,7 @@ describe('ACME', () => {
     assert.equal(await server.stop(), 0);
   });
 
-  test('a name that cannot be proved is told with its reason, and costs the others nothing', { timeout: 300_000 }, async () => {
+  test('the log has the reason why a name cannot be proved, and other names get their certificates', { timeout: 300_000 }, async () => {
     const [port, cache_dir] = [await freePort(), cache()];
     const pebble = await authorize({ tls: port });
     const server = await serve(pebble, port, { cache_dir, host_whitelist: ['refused.example', 'live.example'] });
@@ -152,7 +152,7 @@ describe('ACME', () => {
     await complains({ ca_pem: '', eab_kid: 'kid-1', eab_hmac_key: secret }, /invalid peer certificate/);
     writeFileSync(join(kept(cache_dir), 'live.example.pem'), 'half a certificate');
     const server = await serve(pebble, port, { cache_dir, eab_kid: 'kid-1', eab_hmac_key: secret });
-    assert.match(server.output, /a kept certificate is left alone/);
+    assert.match(server.output, /a stored certificate can't be used and is ignored/);
     assert.equal((await certificate(port, 'live.example')).names, 'DNS:live.example');
     assert.equal(await server.stop(), 0);
   });

@@ -1,4 +1,4 @@
-// Payloads that are no JSON, by every way in and out and through every log: the bytes that come are those that were sent.
+// Payloads that are not JSON, over every transport and through every log: a receiver gets the bytes that were sent.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -27,7 +27,10 @@ const namespaces = (durable) => [
   { name: 'object', ...open, publication_data_format: 'json_object' },
 ];
 
-/** What has broken somebody: nothing, JSON, JSON with white space, half of a character, quotes, zeros, line breaks, the notation itself; then noise. */
+/**
+ * Payloads that have broken an implementation: empty, JSON, JSON with white space, half a character, quotes, zeros, line breaks,
+ * the notation itself. Random bytes follow.
+ */
 const CASES = [
   '', ' ', '1', ' 1', '{"a":1}', '{\n"a": 1}\n', 'null', '"', '\\', '\0', '\r\n\r\n', 'data: x\n\n', '{"$b64":"AAEC"}', '{"$b64":"not base64"}', '{ "$b64": "AAEC" }', '\u2028',
 ].map((text) => Buffer.from(text)).concat([Buffer.from([0xff]), Buffer.from([0xc3]), Buffer.from([0xf0, 0x9f]), Buffer.from([0, 1, 2])]);
@@ -42,7 +45,7 @@ const client = (server, Client, transport = 'websocket', more = {}) => new Clien
   transport, endpoint: transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`,
 }], options(server, more));
 
-/** A subscriber that keeps what it gets, as hexadecimal digits. */
+/** A subscriber that collects its publications as hexadecimal digits. */
 async function listener(server, [Client, transport, delta], channel, since) {
   const sdk = client(server, Client, transport);
   const subscription = sdk.newSubscription(channel, { ...(delta && { delta: 'fossil' }), ...(since && { since }) });
@@ -85,7 +88,7 @@ describe('bytes', { concurrency: 2 }, () => {
       const publisher = client(two, Protobuf);
       publisher.connect();
       const sent = [];
-      // Neighbours that differ little make deltas.
+      // Consecutive payloads that differ little make deltas.
       const base = randomBytes(3_000);
       const payloads = CASES.concat(Array.from({ length: 60 }, (_, n) => {
         if (n % 3) return noise();
@@ -103,7 +106,7 @@ describe('bytes', { concurrency: 2 }, () => {
         await until(() => got.length >= sent.length, () => `${sent.length} publications, ${got.length} came`);
         assert.deepEqual(got, sent);
       }
-      // Who comes late recovers them all; who asks for the history gets them all.
+      // A late subscriber recovers all payloads, and the history returns all of them.
       const { offset, epoch } = (await one.api('history', { channel, limit: 1 })).result;
       assert.equal(offset, sent.length);
       for (const way of WAYS) {
@@ -124,7 +127,7 @@ describe('bytes', { concurrency: 2 }, () => {
         late.sdk.disconnect();
       }
       if (durable) {
-        // Also when the node reads them from the database again.
+        // The node also reads them from the database again.
         await one.stop('SIGKILL');
         const again = await Server.start({ port: one.port, change: { ...change, namespaces: namespaces(durable) } });
         const read = (await again.api('history', { channel, limit: 1000 })).result.publications;
@@ -161,7 +164,7 @@ describe('clients, hooks and consumers', () => {
   });
   after(async () => { assert.equal(await server.stop(), 0, server.output); await backend.stop(); });
 
-  test('a client that speaks JSON is told why it cannot subscribe, unless the namespace gives it base64', async () => {
+  test('a JSON client gets the reason why it cannot subscribe, unless the namespace converts to base64', async () => {
     const sdk = client(server, Json);
     sdk.connect();
     const refused = await new Promise((resolve) => {
@@ -181,7 +184,7 @@ describe('clients, hooks and consumers', () => {
     binary.sdk.disconnect();
   });
 
-  test('what is no JSON is refused where JSON is promised', async () => {
+  test('the server refuses data that is not JSON where JSON is promised', async () => {
     for (const [channel, request] of [
       ['plain', { b64data: '/w==' }], ['plain', { data: { $b64: '/w==' } }], ['object:a', { data: 1 }], ['object:a', { data: [1] }], ['object:a', { b64data: 'MQ==' }],
       ['strict:a', { b64data: '%' }], ['strict:a', {}],
@@ -207,7 +210,7 @@ describe('clients, hooks and consumers', () => {
       sdk.connect();
       assert.equal(hex((await connected).data), hex(answer), 'connect data there and back');
       const { data } = await sdk.rpc('echo', payload);
-      // JSON is a value, of which line breaks between tokens are no part.
+      // JSON is a value: line breaks between its tokens are not a part of it.
       if (!/^\s*[{1n"]/.test(payload.toString('latin1'))) assert.equal(hex(data), hex(payload) + hex(answer));
       const subscription = sdk.newSubscription('bytes:presence');
       subscription.subscribe();
@@ -221,7 +224,7 @@ describe('clients, hooks and consumers', () => {
   });
 
   test('clients without an SDK get lines of JSON', { timeout: 120_000 }, async () => {
-    // A backend that decides who connects names the channels, too.
+    // A backend that decides about a connect also names the channels.
     answers['/connect'] = ({ transport }) => ({ result: transport.startsWith('uni_') ? { channels: ['loose:a'] } : {} });
     const ways = Object.values(ONE_WAY).map((open) => open(server, {}));
     const typed = lines(tcp);

@@ -1,4 +1,4 @@
-// Chromium, and the one way in which the tests start it.
+// Starts Chromium in the same way for all tests.
 import { existsSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 

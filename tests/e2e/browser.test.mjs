@@ -1,4 +1,4 @@
-// The same scenarios as in Node, in a real browser.
+// The scenarios of the tests in Node, in a real browser.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ const ways = [
   ['server-sent events, compressed', '/', 'sse', true],
 ];
 
-/** A proxy before the server that lets some transports through only. */
+/** A proxy in front of the server that lets only some transports through. */
 async function blocking(server, blocked) {
   const to = (incoming) => request({ host: '127.0.0.1', port: server.port, path: incoming.url, method: incoming.method, headers: incoming.headers });
   const proxy = createServer((incoming, response) => {
@@ -74,7 +74,7 @@ describe('centrifuge-js in Chromium', () => {
     await compressing?.stop();
   });
 
-  /** A page that can ask for tokens, use the server's API and compare. */
+  /** A page that can request tokens, call the server API and compare values. */
   const open = async (server, path) => {
     const page = await browser.newPage();
     await page.exposeFunction('token', token);
@@ -86,7 +86,7 @@ describe('centrifuge-js in Chromium', () => {
     return page;
   };
 
-  /** Runs a scenario in a page, and ends its clients: a browser has few connections to one server. */
+  /** Runs a scenario in a page, and ends its clients: a browser allows few connections to one server. */
   const inPage = async ([name, transport, endpoint, emulationEndpoint]) => {
     const { scenarios } = await import('/scenarios.mjs');
     const { withJsonPayloads } = await import('/payloads.mjs');
@@ -105,7 +105,7 @@ describe('centrifuge-js in Chromium', () => {
     if (failures.length) throw new Error(failures.join('\n'));
   };
 
-  // A page for each way: making one takes longer than most scenarios.
+  // One page for each transport: opening a page takes longer than most scenarios.
   describe('the scenarios', { concurrency: 3 }, () => {
     for (const [way, path, transport, isCompressed] of ways) {
       describe(way, { concurrency: 1 }, () => {

@@ -1,5 +1,5 @@
-// What users of Centrifugo bring along: keys written into the configuration, signals, the settings of the usual Helm chart, what server
-// libraries send, and event streams read by every parser that is still in use.
+// The things that users of Centrifugo already have: keys in the configuration, signals, the settings of the usual Helm chart, requests of
+// server libraries, and event streams that are read by every parser in use.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -33,7 +33,7 @@ describe('keys in the configuration', () => {
     });
   }
 
-  test('what is written in place of a key is never shown', async () => {
+  test('a value in the place of a key is never shown', async () => {
     const secret = key.toString().split('\n')[1];
     const swapped = key.toString().replace('PRIVATE KEY', 'SOMETHING');
     for (const broken of [swapped, packed(key).slice(1), packed(key).replace('L', '.'), secret]) {
@@ -54,7 +54,7 @@ describe('signals and ports', () => {
     client.connect();
     await client.ready();
     server.process.kill('SIGHUP');
-    // The configuration is read again, so what was said of it at the start is said once more.
+    // The server reads its configuration again, so it logs the finding of the start a second time.
     const findings = () => server.output.split('everybody on this machine can read').length - 1;
     await server.until(() => findings() === 2);
     const subscription = client.newSubscription('room:a');
@@ -119,7 +119,7 @@ describe('server libraries', () => {
   after(async () => assert.equal(await server.stop(), 0));
   const { libraries } = JSON.parse(readFileSync(new URL('libraries.json', import.meta.url)));
 
-  /** Whether an answer has what a library reads of it: `null` stands for anything that is there. */
+  /** Whether an answer has the fields that a library reads from it. In `expected`, `null` stands for any value. */
   const holds = (found, expected) => {
     if (expected === null) return found !== undefined;
     if (Array.isArray(expected)) return Array.isArray(found) && found.length === expected.length && expected.every((item, index) => holds(found[index], item));

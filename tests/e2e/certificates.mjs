@@ -1,4 +1,4 @@
-// Certificates for one test run, made by openssl.
+// Makes certificates for one test run with openssl.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ export class Authority {
   path(name) { return join(this.directory, name); }
   get ca() { return readFileSync(this.path('ca.pem')); }
 
-  /** Makes NAME.pem and NAME.key, in place of what was there. */
+  /** Makes NAME.pem and NAME.key, and replaces existing files. */
   issue(name, subject) {
     openssl('req', ...KEY, '-keyout', this.path('new.key'), '-out', this.path('csr'), '-subj', subject);
     openssl('x509', '-req', '-in', this.path('csr'), '-CA', this.path('ca.pem'), '-CAkey', this.path('ca.key'), '-CAcreateserial', '-out', this.path('new.pem'), '-days', '2', '-extfile', this.path('names'));

@@ -1,4 +1,4 @@
-// Three nodes on a real nats-server: the registry and the channels across them, and what happens when a part of it goes.
+// Three nodes on a real nats-server: the registry and the channels of the cluster, and failures of a node or of NATS.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -235,7 +235,7 @@ describe('a cluster that loses a part', () => {
     await eventually(() => held.every((follower) => follower.seen.length === 5), 'five publications');
     await nats.kill();
     await eventually(async () => (await fetch(`${one.http}/health`)).status === 503, 'the node to say so');
-    // What was published in the moment of the cut may have gone with it.
+    // Publications at the moment of the cut may be lost.
     await eventually(async () => (await one.api('publish', { channel: news, data: 'local' })).result && mine.seen.length > 0, 'what is local');
     assert.equal((await one.api('publish', { channel: kept, data: 'no' })).error.code, 4009);
     assert.equal((await one.api('lookup', { scope: 'devices', name: 'ann/phone' })).result.name, 'ann/phone');
@@ -282,7 +282,7 @@ describe('a cluster that loses a part', () => {
     let isOver = false;
     const publisher = (async () => {
       for (let n = 0; !isOver; n++) {
-        // The same key again until it is acknowledged: a retry must not make a second one.
+        // The client repeats with the same key until the server acknowledges: a retry must not make a second publication.
         for (;;) {
           const reply = await nodes[n % 2].api('publish', { channel, data: n, idempotency_key: `k${n}` });
           if (reply.result) break;

@@ -1,4 +1,4 @@
-// A name that two nodes have given away while they did not hear each other: the backend says who keeps it.
+// Two nodes gave away the same name while they could not reach each other: the backend decides which client keeps it.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { connect, createServer } from 'node:net';
@@ -10,7 +10,7 @@ import { Nats } from './nats.mjs';
 import { eventually } from './registry.mjs';
 import { freePort, Server, token } from './server.mjs';
 
-/** A way to NATS that can stand still: what is sent meanwhile comes later. */
+/** A link to NATS that can be stopped: what is sent while it stands still arrives later. */
 async function slowWay(port) {
   const sockets = new Set();
   const own = await freePort();
@@ -68,7 +68,7 @@ describe('a contested name', () => {
   const register = (client, name, meta) => client.rpc('registry.register', { scope: 'doors', name, meta });
   const owner = async (node, name) => (await node.api('lookup', { scope: 'doors', name })).result?.client;
 
-  /** Ann has the name on the one node, bob a little later on the other, before the nodes hear each other again. */
+  /** Ann gets the name on one node. Bob gets it a little later on the other node, before the nodes reach each other again. */
   async function contest(name, answer) {
     const [ann, bob] = [await client(nodes[0], 'ann'), await client(nodes[1], 'bob')];
     decide = (question) => answer(question, ann, bob);
@@ -112,7 +112,7 @@ describe('a contested name', () => {
       const [ann, bob] = await contest(name, answer);
       await register(ann, `other-${name}`);
       await eventually(() => backend.of('/conflict').some((question) => question.name === name), 'the question');
-      await sleep(4_500); // The backend has 4 s, and half of them to have the users found.
+      await sleep(4_500); // The backend has 4 s, and half of this time is for finding the users.
       await keeps(name, bob);
       await keeps(`other-${name}`, ann);
       assert.ok((await nodes[0].api('info', {})).result, 'the node serves others');

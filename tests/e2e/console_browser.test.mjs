@@ -1,4 +1,4 @@
-// The operator's console in Chromium against the real server, with clients that follow, publish and answer.
+// The operator's console in Chromium against the real server, with clients that subscribe, publish and answer calls.
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -60,7 +60,7 @@ allow_watch_for_client = true
 inbox_size = 10
 `;
 
-/** A server with the console, and clients of it. */
+/** A server with the console, and clients of the server. */
 class Night {
   static async start(port) {
     const night = new Night();
@@ -79,7 +79,7 @@ class Night {
     this.admin = `${this.http}/admin`;
   }
 
-  /** A client; `channels` are those that it follows. */
+  /** A client. It subscribes to `channels`. */
   async client(sub, channels = [], answer) {
     const client = new Centrifuge(this.server.websocket, { websocket: WebSocket, name: 'js', version: '5.8.0', token: token({ sub }), timeout: 30_000 });
     this.clients.push(client);
@@ -102,13 +102,13 @@ class Night {
     return answer.result;
   }
 
-  /** Publishes ten times a second, until the server ends. */
+  /** Publishes ten times a second until the server ends. */
   publish() {
     let n = 0;
     this.publishing = setInterval(() => this.server.api('publish', { channel: 'market:ticks', data: { symbol: 'X', n: (n += 1) } }).catch(() => {}), 100);
   }
 
-  /** A request as the console's page sends it; `by`: the cookie. */
+  /** A request as the console's page sends it. `by`: the cookie. */
   ask(path, { body = {}, by, headers = {} } = {}) {
     return fetch(`${this.admin}/${path}`, { method: 'POST', headers: { ...OWN, ...(by && { Cookie: by }), ...headers }, body: JSON.stringify(body) });
   }
@@ -146,7 +146,7 @@ describe('the console', () => {
     await night?.stop();
   });
 
-  /** A page that notes each error, report and request to elsewhere; signed in by `password`. */
+  /** A page that notes each error, each report and each request to another origin. `password` signs it in. */
   async function visitor({ of = night, width = 1440, height = 900, theme = 'light', password = PASSWORD, path = '/' } = {}) {
     const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce' });
     if (password) await context.addCookies([{ name: 'touchline_console', value: (await of.cookie(password)).split('=')[1], domain: '127.0.0.1', path: '/admin' }]);
@@ -166,7 +166,7 @@ describe('the console', () => {
     return { context, page, faults, go, see: (selector) => page.waitForSelector(selector, WAIT), close: () => context.close() };
   }
 
-  /** Every panel has an answer. */
+  /** Waits until every panel has an answer. */
   async function settled(page) {
     await page.waitForSelector('h1', WAIT);
     await page.waitForFunction(() => [...document.querySelectorAll('.panel')].every((panel) => {
@@ -199,7 +199,7 @@ describe('the console', () => {
     });
   }
 
-  test('a wrong password is told, the right one leads to where one wanted to go, and signing out ends it', async () => {
+  test('the page reports a wrong password, the right one opens the requested page, and signing out ends the session', async () => {
     const { context, page, faults, see, close } = await visitor({ password: '', path: '/bans' });
     await see('input[type=password]');
     await page.fill('input[type=password]', 'wrong');
@@ -315,7 +315,7 @@ describe('the console', () => {
     await close();
   });
 
-  test('a tail shows what is published, with its numbers as they were written, and is not in the crowd', async () => {
+  test('a tail shows publications with their numbers as written, and is not in the presence', async () => {
     const before = await night.api('channels', { pattern: 'market:*' });
     const { page, faults, see, close } = await visitor({ path: '/channel?name=market:ticks' });
     await see('.tail-row');
@@ -401,7 +401,7 @@ describe('the console', () => {
     await see('tr:has-text("eve"):has-text("in 1 h 59 min"), tr:has-text("eve"):has-text("in 2 h")');
     await page.click('button:text-is("Unblock")');
     await page.click('button:text("Press again: unblock 1 user")');
-    await see('.toast:has-text("User eve is let in again.")');
+    await see('.toast:has-text("User eve can connect again.")');
     await see('text=No user is blocked.');
     const again = await night.client('eve');
     again.disconnect();
@@ -420,7 +420,7 @@ describe('the console', () => {
     writeFileSync(night.file, toml(night.port, night.directory).replace('"10m"', '"9m"'));
     await page.click('button:text("Reload")');
     await page.click('dialog button:text("Reload 1 node")');
-    await see('.toast:has-text("Generation 2 is at work; changed: channel.namespaces[market].history_ttl.")');
+    await see('.toast:has-text("Generation 2 is active; changed: channel.namespaces[market].history_ttl.")');
     await see('.summary:has-text("Generation 2")');
     await see('td:text-is("\\"9m\\"")');
     assert.deepEqual(faults, []);
@@ -472,7 +472,7 @@ describe('the console', () => {
     await go('/channel?name=market:ticks');
     await see('.tail-row:has-text("hidden")');
     assert.doesNotMatch(await page.locator('.tail-rows').textContent(), /symbol/);
-    const changes = ['publish', 'broadcast', 'disconnect', 'unsubscribe', 'history_remove', 'block_user', 'unblock_user', 'revoke_token', 'invalidate_user_tokens', 'call', 'send', 'unregister', 'inbox_drop', 'events_dead_retry', 'events_dead_drop', 'events_resume', 'reload', 'batch', 'rpc'];
+    const changes = ['publish', 'broadcast', 'disconnect', 'unsubscribe', 'history_remove', 'block_user', 'unblock_user', 'revoke_token', 'invalidate_user_tokens', 'forget_user', 'call', 'send', 'unregister', 'inbox_drop', 'events_dead_retry', 'events_dead_drop', 'events_resume', 'reload', 'batch', 'rpc'];
     for (const operation of changes) {
       const answer = await night.ask(`op/${operation}`, { by, body: { channel: 'market:ticks', user: 'ann', data: 1 } });
       assert.equal(answer.status, 403, operation);
@@ -487,7 +487,7 @@ describe('the console', () => {
     await close();
   });
 
-  test('who is not the console itself is refused', async () => {
+  test('requests from other origins are refused', async () => {
     const by = await night.cookie(PASSWORD);
     const body = { channel: 'market:ticks' };
     const status = async (options) => (await night.ask('op/channel', { body, ...options })).status;
@@ -553,7 +553,7 @@ describe('the console', () => {
     await other.stop();
   });
 
-  test('too many wrong passwords: nobody gets in from there for a while', async () => {
+  test('after too many wrong passwords, the address cannot sign in for a while', async () => {
     const other = await Night.start();
     const { page, see, close } = await visitor({ of: other, password: '' });
     for (const left of ['4 tries are', '3 tries are', '2 tries are', '1 try is', '0 tries are']) {
@@ -572,7 +572,7 @@ describe('the console', () => {
     await other.stop();
   });
 
-  test('what is loaded is small, and kept by the browser', async () => {
+  test('the loaded files are small, and the browser caches them', async () => {
     const { page, see, close } = await visitor({ path: '/tokens' });
     await page.addInitScript(() => new MutationObserver((_, watcher) => {
       if (!document.querySelector('.verdict .status')) return;

@@ -1,4 +1,4 @@
-// Commands that come from a table of PostgreSQL or from a stream of NATS, through killed and frozen nodes.
+// Commands from a table of PostgreSQL or from a stream of NATS, while nodes are killed and frozen.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { Postgres } from './postgres.mjs';
 import { eventually } from './registry.mjs';
 import { KEY, Server } from './server.mjs';
 
-/** How often a node is killed. */
+/** The number of times that a node is killed. */
 const KILLS = process.env.TOUCHLINE_LONG ? 100 : 5;
 const KEPT = { history_size: 100_000, history_ttl: '1h' };
 
@@ -19,7 +19,7 @@ let tables = 0;
 before(async () => { postgres = await Postgres.start(); });
 after(async () => { await postgres?.stop(); });
 
-/** A table of its own, as the guide makes it. */
+/** Makes a separate table, as the guide does. */
 async function outbox() {
   const table = `outbox_${tables++}`;
   await postgres.sql(`CREATE TABLE ${table} (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL,
@@ -33,7 +33,7 @@ const consumer = (table, more = {}) => ({
 });
 const insert = (table, method, payload, partition = 0) =>
   postgres.sql(`INSERT INTO ${table} (method, payload, partition) VALUES ('${method}', '${JSON.stringify(payload)}', ${partition})`);
-/** Numbers from `first` to `last` for the channels `<prefix>0` to `<prefix>4`, each channel in its partition if there are several. */
+/** Inserts the numbers from `first` to `last` for the channels `<prefix>0` to `<prefix>4`. With several partitions, each channel has its own. */
 const insertNumbers = (table, prefix, first, last, partitions = 1) =>
   postgres.sql(`INSERT INTO ${table} (method, payload, partition) SELECT 'publish',
     jsonb_build_object('channel', '${prefix}' || (i % 5), 'data', i), (i % 5) % ${partitions} FROM generate_series(${first}, ${last}) i`);
@@ -41,7 +41,7 @@ const waiting = async (table) => Number(await postgres.sql(`SELECT count(*) FROM
 const isEmpty = (table, seconds = 120) => eventually(async () => (await waiting(table)) === 0, `${table} to be empty`, seconds);
 const data = async (server, channel, limit = 100_000) =>
   (await server.api('history', { channel, limit })).result.publications.map((publication) => publication.data);
-/** What each of the channels of `insertNumbers` must hold. */
+/** The expected content of each channel of `insertNumbers`. */
 const numbers = (channel, last) => Array.from({ length: last }, (_, n) => n + 1).filter((n) => n % 5 === channel);
 const metric = async (server, name, consumerName, more = '') => {
   const text = await (await fetch(`${server.http}/metrics`)).text();
@@ -79,7 +79,7 @@ test('rows are carried out in their order, and what cannot be is put aside with 
   }
 });
 
-test('a notification wakes a partition, and rows that nobody reads are counted', { timeout: 120_000 }, async () => {
+test('a notification wakes a partition, and rows that no consumer reads are counted', { timeout: 120_000 }, async () => {
   const table = await outbox();
   await postgres.sql(`CREATE FUNCTION ${table}_told() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN PERFORM pg_notify('${table}', NEW.partition::text); RETURN NULL; END $$;
@@ -94,7 +94,7 @@ test('a notification wakes a partition, and rows that nobody reads are counted',
       await insert(table, 'publish', { channel: 'history:a', data: n }, n % 2);
       await eventually(async () => (await data(server, 'history:a')).length === n, `publication ${n}`, 60);
     }
-    // A row goes behind its publication.
+    // The consumer deletes a row after its publication.
     await eventually(async () => (await waiting(table)) === 1, 'only the row that nobody reads waits', 60);
   } finally {
     await server.stop();
@@ -180,7 +180,7 @@ for (const [name, isSame] of [['exactly once into durable channels of the same d
       for (let channel = 0; channel < 5; channel++) {
         assert.deepEqual(await data(server, `${prefix}${channel}`), numbers(channel, last));
       }
-      // A key would hide a row that was stored twice.
+      // With a key, a row that was published twice would not be visible.
       if (isSame) assert.equal(await postgres.sql(`SELECT count(*) FROM touchline.idempotency k JOIN touchline.channel c ON c.id = k.channel WHERE c.name LIKE '${prefix}%'`), '0');
     } finally {
       await server?.stop();
@@ -265,7 +265,7 @@ test('messages of a stream are carried out once, by method, by envelope and as d
     await eventually(async () => (await metric(server, 'consumer_commands_total', 'news', ',outcome="failed"')) === 2, 'the bad ones', 60);
     await eventually(async () => (await metric(server, 'consumer_commands_total', 'data', ',outcome="failed"')) === 1, 'the bad one', 60);
     await eventually(async () => (await stream.consumer('NEWS', 'touchline')).num_ack_pending === 0, 'all are acknowledged', 60);
-    // A stream that is deleted and made again is followed.
+    // A stream that is deleted and made again is read again.
     await stream.remove('NEWS');
     await stream.create('NEWS', ['news.>', 'data.>']);
     await stream.publish('news.a', JSON.stringify({ method: 'publish', payload: { channel: 'history:b', data: 8 } }));

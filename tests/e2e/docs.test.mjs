@@ -58,8 +58,8 @@ class Terminal {
   }
 }
 
-describe('the README, as it is pasted', () => {
-  const [install, serve, watch, publish, browser, node, python] = blocks('README.md', 'In your application');
+describe('the page about your application, as it is pasted', () => {
+  const [install, serve, watch, publish, browser, node, python] = blocks('docs/start/application.md', 'From the configuration to a page');
   let terminal, port, server;
   before(async () => {
     port = await freePort();
@@ -118,7 +118,7 @@ describe('the README, as it is pasted', () => {
 });
 
 describe('three machines, as they are pasted', () => {
-  const [nats, configure, serve] = blocks('docs/cluster.md', 'Three machines, to paste');
+  const [nats, configure, serve] = blocks('docs/guides/cluster.md', 'Commands for three machines');
   const terminals = [];
   after(() => terminals.forEach((terminal) => terminal.end()));
 
@@ -197,16 +197,16 @@ test('./x test says what it lacks before it installs or compiles anything', { ti
     stub('go', 'echo "go version go1.19.8 linux/amd64"');
     stub('node', 'echo v18.20.4');
     const old = said();
-    assert.match(old, /the tests need Go 1\.24 or newer, and 1\.19\.8 is here/);
-    assert.match(old, /the tests need Node\.js 20\.14 or newer, and 18\.20\.4 is here/);
+    assert.match(old, /the tests need Go 1\.24 or newer, but found 1\.19\.8/);
+    assert.match(old, /the tests need Node\.js 20\.14 or newer, but found 18\.20\.4/);
     assert.equal(existsSync(join(terminal.directory, 'ran')), false, old);
     // A machine without Rust and without the module of Python that makes environments.
     stub('python3', '[ "$1" != -c ] && echo "Python 3.11.2"');
     rmSync(join(terminal.directory, 'cargo'));
     terminal.environment.PATH = `${terminal.directory}:/usr/bin:/bin`;
     const short = said();
-    assert.match(short, /the tests need Rust: install it by https:\/\/rustup\.rs/);
-    assert.match(short, /to be installed by .*apt-get:.* python3-venv/);
+    assert.match(short, /the tests need Rust: install it from https:\/\/rustup\.rs/);
+    assert.match(short, /will be installed with .*apt-get:.* python3-venv/);
     assert.equal(existsSync(join(terminal.directory, 'ran')), false, short);
   } finally {
     terminal.end();
@@ -216,7 +216,7 @@ test('./x test says what it lacks before it installs or compiles anything', { ti
 test('memory of an idle connection has one value on all pages', () => {
   const figures = [
     ...page('README.md').matchAll(/memory per idle subscribed connection \| \*\*(\d+) bytes/g),
-    ...page('docs/performance.md').matchAll(/RSS per connection, fresh +(\d+) \(|RSS per idle subscribed connection, bytes \| \*\*(\d+)|idle connection: (\d+) bytes|idle (\d+) bytes/g),
+    ...page('docs/performance.md').matchAll(/RSS per connection, fresh +(\d+) \(|RSS per idle subscribed connection, bytes \| \*\*(\d+)|a buffer: it takes (\d+) bytes|idle (\d+) bytes/g),
   ].map(([, ...values]) => values.find(Boolean));
   assert.ok(figures.length >= 4, `${figures}`);
   assert.equal(new Set(figures).size, 1, `${figures}`);

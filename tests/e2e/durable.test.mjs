@@ -1,4 +1,4 @@
-// Durable channels as clients of the official SDK see them: through a killed server, with everything they missed.
+// Durable channels with clients of the official SDK: after a server is killed, they recover everything that they missed.
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ const start = async () => {
   const change = { history: { durable: true }, store: { primary: { url: `sqlite:${join(directory, 'primary.db')}` } } };
   server = await Server.start({ port, change });
 };
-/** An epoch is the channel's life and the run that gave the offset; each start of a node is a run. */
+/** An epoch names the life of the channel and the run that assigned the offset. Each start of a node is a run. */
 const life = (epoch) => epoch.split('.')[0];
 const publish = async (data, more = {}) => (await server.api('publish', { channel: CHANNEL, data, ...more })).result;
 
@@ -53,7 +53,7 @@ test('a client recovers what it missed while the server was dead, and a late one
   await eventually(() => seen.length === 3, 'the third', 60);
   assert.deepEqual(seen, [[1, 1], [2, 2], [3, 3]]);
   assert.ok(contexts.at(-1).wasRecovering && contexts.at(-1).recovered);
-  // A recovered reply names the new run; the SDK goes on from there.
+  // A recovered reply names the new run. The SDK continues from the new run.
   assert.equal(contexts.at(-1).streamPosition.epoch, again.epoch);
   await server.stop('SIGKILL');
   await start();
@@ -85,10 +85,10 @@ test('a history that is removed stays removed, and the position goes on', { time
   assert.deepEqual([behind.offset, life(behind.epoch)], [offset + 1, life(epoch)]);
 });
 
-test('who saw what a restored backup lacks is told, and nobody else', { timeout: 180_000 }, async () => {
+test('only a client that saw more than a restored backup has gets another epoch', { timeout: 180_000 }, async () => {
   const files = ['primary.db', 'primary.db-wal'].map((name) => join(directory, name));
   const { offset, epoch } = await publish('in the backup');
-  // Nothing writes meanwhile, so a copy of both files is a backup.
+  // No client publishes during the copy, so a copy of both files is a backup.
   await server.stop();
   files.slice(0, 1).forEach((file) => copyFileSync(file, `${file}.copy`));
   await start();

@@ -1,4 +1,4 @@
-// Lifecycle events that are told for certain: real nodes are killed, and each change is told once.
+// Durable lifecycle events: real nodes are killed, and the backend gets each change once.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -16,7 +16,7 @@ const TYPES = ['connected', 'disconnected', 'occupied', 'vacated', 'user_online'
 const clients = [];
 after(() => clients.forEach((client) => client.disconnect()));
 
-/** A backend that remembers what it was told. */
+/** A backend that stores the events that it receives. */
 class Receiver {
   static async start() {
     const receiver = new Receiver();
@@ -31,18 +31,18 @@ class Receiver {
     return receiver;
   }
 
-  /** The setting. */
+  /** The setting of the endpoint. */
   get events() {
     return [{ name: 'backend', endpoint: `http://127.0.0.1:${this.server.address().port}/`, types: TYPES, delay: '1s', durable: true }];
   }
 
-  /** Events of a type about somebody; one that came twice, as it may, counts once. */
+  /** Events of a type about one user or channel. An event that arrived twice counts once: repetition is allowed. */
   of(type, subject) {
     const found = this.sent.filter((event) => event.type === `io.touchline.${type}` && event.subject === subject);
     return [...new Map(found.map((event) => [`${event.source} ${event.id}`, event])).values()];
   }
 
-  /** Each key was told in all its generations, first sends in their order. */
+  /** The backend got all generations of each key, and first attempts arrived in order. */
   check() {
     const keys = {};
     for (const event of this.sent.filter(({ generation }) => generation)) {
@@ -55,7 +55,7 @@ class Receiver {
   stop() { this.server.close(); this.server.closeAllConnections(); }
 }
 
-/** A client of a user that is subscribed to a channel; it gives up when its node is gone. */
+/** A client of a user that is subscribed to a channel. It does not reconnect when its node ends. */
 async function subscribed(node, user, channel) {
   const client = new Centrifuge(node.websocket, { websocket: WebSocket, token: token({ sub: user }), minReconnectDelay: 600_000, maxReconnectDelay: 600_000 });
   clients.push(client);
@@ -68,8 +68,8 @@ async function subscribed(node, user, channel) {
   return id;
 }
 
-describe('events that are told for certain', () => {
-  test('one of three nodes is killed, and what it had is told once', { timeout: 240_000 }, async () => {
+describe('durable events', () => {
+  test('one of three nodes is killed, and the end of each of its clients is one event', { timeout: 240_000 }, async () => {
     const [postgres, nats, receiver] = [await Postgres.start(), await Nats.start(), await Receiver.start()];
     const change = {
       cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '1500ms' },
@@ -92,7 +92,7 @@ describe('events that are told for certain', () => {
     }
     assert.equal(receiver.of('client.disconnected', shared[1]).length, 0);
     assert.deepEqual([receiver.of('user.offline', 'ann'), receiver.of('channel.vacated', 'both')], [[], []]);
-    // Its rows are gone, and nothing waits.
+    // The rows of the dead node are deleted, and no event waits.
     await eventually(async () => (await postgres.sql('SELECT count(*) FROM touchline.event_outbox')) === '0', 'all are delivered', 60);
     assert.equal(await postgres.sql('SELECT count(DISTINCT node) FROM touchline.event_node'), '2');
     receiver.check();
@@ -102,7 +102,7 @@ describe('events that are told for certain', () => {
     receiver.stop();
   });
 
-  test('a node that is frozen for a while is told as gone, and what it has is told again', { timeout: 240_000 }, async () => {
+  test('a frozen node counts as gone, and its clients are reported again when it is back', { timeout: 240_000 }, async () => {
     const [postgres, nats, receiver] = [await Postgres.start(), await Nats.start(), await Receiver.start()];
     const change = {
       cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '1500ms' },
@@ -117,7 +117,8 @@ describe('events that are told for certain', () => {
     await new Promise((resolve) => setTimeout(resolve, 15_000));
     await eventually(() => receiver.of('user.offline', 'bob').length && receiver.of('channel.vacated', 'alone').length, 'its users are told as gone', 60);
     nodes[1].process.kill('SIGCONT');
-    // Who has come through it is told again, and who has not is told as gone: either way the last word is the truth.
+    // If a client stayed connected, the backend gets a new event for it. If not, the backend gets its end. In both cases the last event is
+    // right.
     const online = async (user) => {
       const { result } = await nodes[0].api('get_user_status', { users: [user] });
       return result.statuses[0].is_online === true;

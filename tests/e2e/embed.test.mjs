@@ -1,4 +1,4 @@
-// A program with the server in it, made outside the workspace: what it needs is public, and its handlers answer hooks.
+// A program with an embedded server, built outside the workspace: all that it needs is public, and its handlers answer hooks.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ describe('the example of a program with the server in it', () => {
     await until(() => said.includes(`ws://127.0.0.1:${port}/connection/websocket`), () => said);
   });
 
-  test('its handlers say who connects and sign what is published', async () => {
+  test('its handlers decide about connects and sign publications', async () => {
     const ann = client(port, 'ann');
     const room = ann.newSubscription('room');
     const heard = [];

@@ -1,4 +1,4 @@
-// The examples for terminals and devices do what they say.
+// The examples for terminals and devices work as their pages say.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -41,7 +41,7 @@ describe('examples', () => {
     await python.has('subscribed');
     await shell.has('"temperature": 21.5');
     await python.has('"humidity":');
-    // Longer than a ping and the time for its answer.
+    // This is longer than a ping and the time for its answer.
     await sleep(2_000);
     await server.api('publish', { channel: 'history:lamp', data: { on: true } });
     await python.has('{"on": true}');
@@ -67,7 +67,7 @@ describe('examples', () => {
     assert.equal(await other.stop(), 0);
   });
 
-  test('a device without a good token is told why', { timeout: 120_000 }, async () => {
+  test('a device without a valid token gets the reason', { timeout: 120_000 }, async () => {
     await run(example('device/device.sh'), '127.0.0.1', `${port}`, 'history:lamp', 'forged').has('invalid token');
   });
 
@@ -92,7 +92,7 @@ describe('examples', () => {
     assert.match(wrong.text, /404/);
   });
 
-  test('a cluster says that it builds, and takes the program that it is told', { timeout: 120_000 }, async () => {
+  test('a cluster reports that it builds, and uses the given program', { timeout: 120_000 }, async () => {
     const text = readFileSync(example('cluster/run'), 'utf8');
     assert.doesNotMatch(text, /--quiet$/m);
     assert.match(text, /CARGO_TARGET_DIR/);
@@ -115,7 +115,7 @@ describe('examples', () => {
     const [missing, told] = await check(example('device/no-such.toml'));
     assert.equal(missing, 1, told);
     assert.match(told, /no-such\.toml/);
-    // As its README starts it, with ports of the test's own: a device may subscribe, and publish.
+    // The server starts as in the README, on ports of the test: a device may subscribe and publish.
     const [own, lines] = [await freePort(), await freePort()];
     const other = await Server.start({
       port: own,

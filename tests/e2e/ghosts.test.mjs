@@ -1,4 +1,4 @@
-// Nodes that were away, that stand still, that are killed, that speak another version: no living owner loses a name to one that is gone.
+// Nodes that were away, are frozen, are killed, or have another version: a connected owner never loses a name to a closed connection.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ const SCOPES = [
   { name: 'devices', conflict_policy: 'reject', allow_register: ['{user}/*'], allow_send_for_client: true },
 ];
 const NAMES = Array.from({ length: 20 }, (_, n) => `name-${n}`);
-/** A node that is silent for this long is gone. */
+/** A node that is silent for this long counts as gone. */
 const TIMEOUT_MS = 1_500;
 
 let serial = 0;
@@ -55,7 +55,7 @@ async function connect(node, user) {
 
 const register = (client, name, scope = 'floor') => client.rpc('registry.register', { scope, name });
 
-describe('what is over stays over', () => {
+describe('past states do not come back', () => {
   test('names given up before NATS was away are not claimed again after it', { timeout: 180_000 }, async () => {
     const [one, two] = await start(2);
     const [ann, bob] = [await connect(two, 'ann'), await connect(one, 'bob')];
@@ -71,7 +71,7 @@ describe('what is over stays over', () => {
       await eventually(async () => !(await find(one, name)), 'the name to be free');
       await register(bob, name);
     }
-    // The reply to the last registration may overtake its change.
+    // The reply to the last registration may arrive before the change that it made.
     await eventually(async () => seen.some(({ name, client }) => name === NAMES.at(-1) && client === bob.id), 'the watcher to know');
     seen.length = 0;
     await nats.kill();
@@ -84,7 +84,7 @@ describe('what is over stays over', () => {
     for (const node of [one, two]) await node.stop();
   });
 
-  test('a node that joins late is told what is, not what was', { timeout: 180_000 }, async () => {
+  test('a node that joins late gets the present state, not former ones', { timeout: 180_000 }, async () => {
     const name = `late-${process.pid}`;
     const nodes = await start(1, { name });
     const ann = await connect(nodes[0], 'ann');
@@ -125,7 +125,7 @@ describe('what is over stays over', () => {
 
 describe('a node that is killed', () => {
   test('is gone long before its silence would tell, and answers for it are not awaited', { timeout: 180_000 }, async () => {
-    // Its silence would take minutes: only NATS can tell that nobody listens.
+    // By its silence the node would be noticed only after minutes. NATS reports at once that the node does not listen.
     const [one, two] = await start(2, { node_timeout: '5m', suspect_grace: '3s' });
     const [ann, bob] = [await connect(two, 'ann'), await connect(one, 'bob')];
     await register(ann, 'ann/phone', 'devices');
@@ -134,7 +134,7 @@ describe('a node that is killed', () => {
     ann.disconnect = () => {};
     two.process.kill('SIGKILL');
     await eventually(async () => (await one.api('send', { scope: 'devices', name: 'ann/phone', data: 1 })).error?.code === 4006, 'the node to be suspected');
-    // Nothing is given away yet, but to the user whose name it is.
+    // At this time only the user of a name can register the name again.
     await assert.rejects(register(bob, 'taken'), { code: 4001 });
     const again = await connect(one, 'ann');
     await register(again, 'ann/phone', 'devices');

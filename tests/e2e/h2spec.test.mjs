@@ -1,4 +1,4 @@
-// The HTTP/2 side by h2spec, an independent suite by sections of RFC 9113 and RFC 7541.
+// The HTTP/2 part against h2spec, an independent test suite for RFC 9113 and RFC 7541.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
@@ -6,9 +6,9 @@ import { spawn } from './processes.mjs';
 import { Server } from './server.mjs';
 
 const binary = [process.env.H2SPEC_BIN, new URL('../../target/bin/h2spec', import.meta.url).pathname].find((path) => path && existsSync(path));
-/** A path that reads what is sent to it: where an answer comes before that, what the client still sends is passed over, whatever it is. */
+/** A path whose handler reads the request body. A handler that answers earlier makes the server discard all later frames of the client. */
 const PATH = '/emulation';
-/** Some cases race with the answer: on a stream that is over by then, frames are passed over. One that fails every time fails. */
+/** Some cases race with the answer: the server discards frames on a stream that has ended. A case that fails in every run is a failure. */
 const RUNS = 6;
 
 test('h2spec against the HTTP/2 side', { timeout: 300_000 }, async (t) => {
@@ -26,7 +26,8 @@ test('h2spec against the HTTP/2 side', { timeout: 300_000 }, async (t) => {
     const failed = new Set([...text.matchAll(/× \d+: (.*)/g)].map(([, name]) => name.trim()));
     always = always === undefined ? failed : new Set([...always].filter((name) => failed.has(name)));
   }
-  // What begins unlike HTTP/2 is HTTP/1 here, and is answered 400 before the connection ends (RFC 9113 section 3.4: GOAWAY may be left out).
+  // A connection that does not begin like HTTP/2 counts as HTTP/1, and gets 400 before it ends (RFC 9113 section 3.4: GOAWAY may be
+  // omitted).
   always.delete('Sends invalid connection preface');
   assert.deepEqual([...always], []);
 });

@@ -1,4 +1,4 @@
-// Clients whose link dies without a word, and clients that come back from another address. Each machine is a network namespace.
+// Clients whose link breaks silently, and clients that reconnect from another address. Each machine is a network namespace.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -47,7 +47,7 @@ describe('a link that dies without a word', () => {
     };
     await reach(expected, 30);
     network.cut(0, 1);
-    // A ping interval, the time for an answer, and what timers of the kernel add.
+    // A ping interval, the time for an answer, and the delay of the kernel's timers.
     await reach({ tcp: 0, uni_sse: 0, uni_http_stream: 0, http_stream: 0 }, 15);
     for (const program of programs) program.kill();
     network.heal();

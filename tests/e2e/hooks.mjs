@@ -1,4 +1,4 @@
-// What the tests of hooks share: backends of which a test decides each answer, and clients over every transport.
+// Parts that the tests of hooks share: backends whose answers a test decides, and clients over every transport.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
@@ -10,7 +10,7 @@ import WebSocket from 'ws';
 import { withJsonPayloads } from './payloads.mjs';
 import { freePort, Server } from './server.mjs';
 
-/** Transports of the official SDK: name, client, transport. */
+/** The transports of the official SDK: name, client, transport. */
 export const SDK_WAYS = [
   ['WebSocket', Json, 'websocket'],
   ['WebSocket, Protobuf', Protobuf, 'websocket'],
@@ -24,11 +24,11 @@ export async function until(condition, what, seconds = 60) {
   assert.fail(`this did not come: ${what()}`);
 }
 
-/** Things in the order in which they came. */
+/** A list of values in order of arrival. */
 export class Heard {
   constructor() { this.all = []; }
 
-  /** The first that fits, of those from number `from` on. */
+  /** The first value from index `from` on that fits. */
   async first(fits, from = 0) {
     let found;
     await until(() => (found = this.all.slice(from).find(fits)) !== undefined, () => `${fits} among ${JSON.stringify(this.all)}`);
@@ -44,7 +44,7 @@ const over = (headers) => ({
   },
 });
 
-/** A client of the official SDK. `headers`: fields of its requests; `emulated`: fields that it claims in its connect command. */
+/** A client of the official SDK. `headers`: fields of its requests. `emulated`: fields that it sends in its connect command. */
 export function sdkClient(server, [, Client, transport], { headers = {}, emulated, ...options } = {}) {
   const endpoint = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
   const client = withJsonPayloads(new Client([{ transport, endpoint }], {
@@ -59,7 +59,7 @@ export function sdkClient(server, [, Client, transport], { headers = {}, emulate
   return client;
 }
 
-/** A subscription whose events are kept. */
+/** A subscription that records its events. */
 export function subscribe(client, channel, options) {
   const subscription = client.newSubscription(channel, { minResubscribeDelay: 100, maxResubscribeDelay: 500, ...options });
   const heard = new Heard();
@@ -85,7 +85,7 @@ async function readLines(body, heard) {
   } catch { /* the test has closed it */ }
 }
 
-/** Opens a one-way transport: its messages, and how to close it. `request`: the connect request. */
+/** Opens a one-way transport. Returns its messages and a function that closes it. `request`: the connect request. */
 export const ONE_WAY = {
   uni_websocket(server, request, headers) {
     const [heard, socket] = [new Heard(), new WebSocket(`ws://127.0.0.1:${server.port}/connection/uni_websocket`, { headers })];
@@ -104,7 +104,7 @@ function stream(server, path, options) {
   return { heard, close: () => stop.abort() };
 }
 
-/** A client over bare TCP. */
+/** A client over a plain TCP connection. */
 export function lines(port) {
   const [heard, socket] = [new Heard(), connect(port, '127.0.0.1')];
   readLines(socket, heard);
@@ -113,7 +113,7 @@ export function lines(port) {
   return { heard, say, ask, close: () => socket.destroy() };
 }
 
-/** A backend that answers as the test says: `decide` gets path, question and header fields, and gives an object, or answers by itself. */
+/** A backend whose answers the test decides. `decide` gets path, request and header fields, and returns an object or answers by itself. */
 export class Backend {
   static async start(decide) {
     const backend = new Backend();
@@ -132,17 +132,17 @@ export class Backend {
         if (answer !== undefined) response.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer));
       });
     });
-    // Some tests end it in the middle of an answer.
+    // Some tests end the backend in the middle of an answer.
     this.server.on('clientError', (_, socket) => socket.destroy());
     await new Promise((resolve) => this.server.listen(this.port, '127.0.0.1', resolve));
   }
 
   url(path = '') { return `http://127.0.0.1:${this.port}${path}`; }
 
-  /** The questions about a path. */
+  /** The requests to a path. */
   of(path) { return this.questions.filter((question) => question.path === path); }
 
-  /** Ends it: nothing listens there any more. */
+  /** Ends the backend: its port has no listener any more. */
   async stop() {
     const ended = new Promise((resolve) => this.server.close(resolve));
     this.server.closeAllConnections();
@@ -150,7 +150,7 @@ export class Backend {
   }
 }
 
-/** For `Server.start`: every hook is on, and asks this backend. `more`: options of every hook, or of a hook by its path. */
+/** Settings for `Server.start`: every hook is on and calls this backend. `more`: options of every hook, or of one hook by its path. */
 export function withHooks(backend, more = {}) {
   const proxy = (path) => ({ endpoint: backend.url(path), timeout: '20s', ...more.all, ...more[path] });
   return {
@@ -164,7 +164,7 @@ export function withHooks(backend, more = {}) {
   };
 }
 
-/** Starts a server whose hooks ask a backend, and ends both after the test. */
+/** Starts a server whose hooks call a backend, and ends both after the test. */
 export async function serverFor(t, decide, more = {}, change = {}) {
   const backend = await Backend.start(decide);
   const server = await Server.start({ change: { ...withHooks(backend, more), ...change } });

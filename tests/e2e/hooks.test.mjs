@@ -1,4 +1,4 @@
-// Hooks: the examples of backends in Node, Python and Go with the official SDK over every transport, and backends that fail.
+// Hooks: the example backends in Node, Python and Go with the official SDK over every transport, and backends that fail.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ const timeout = 180_000;
 
 /** The example: its backend in one of the languages, and a server with its configuration. */
 class Example {
-  /** `seconds`: after so many seconds the server asks again about a connection or a subscription. */
+  /** `seconds`: the time after which the server calls the backend again for a connection or a subscription. */
   static async start(words, directory, seconds) {
     const started = new Example();
     const port = await freePort();
@@ -65,7 +65,7 @@ describe('the example of hooks', { concurrency: 4 }, () => {
   }
 });
 
-/** What a user of the chat sees with the official SDK. */
+/** The events of a chat user with the official SDK. */
 function chat(start, way) {
   let started, ada, bob;
   const clients = [];
@@ -83,7 +83,7 @@ function chat(start, way) {
     await started.stop();
   });
 
-  test('a cookie says who it is, and the answer what the client gets', { timeout }, async () => {
+  test('a cookie identifies the client, and the answer sets its permissions', { timeout }, async () => {
     const { data, client: id } = await ada.until('connected');
     assert.deepEqual(data.rooms.toSorted(), ['chat:board', 'chat:team']);
     assert.deepEqual((await bob.until('connected')).data.rooms, ['chat:team']);
@@ -93,7 +93,7 @@ function chat(start, way) {
     assert.match(id, /^[0-9a-f-]{36}$/);
   });
 
-  test('who has no cookie claims a field in the connect command', { timeout }, async () => {
+  test('a client without a cookie sends a field in the connect command', { timeout }, async () => {
     const claimed = client({ emulated: { Authorization: 'Bearer cid-secret' } });
     assert.deepEqual((await claimed.until('connected')).data.rooms, ['chat:team']);
     claimed.disconnect();
@@ -102,14 +102,14 @@ function chat(start, way) {
     both.disconnect();
   });
 
-  test('who is not known is refused with the number of the backend', { timeout }, async () => {
+  test('an unknown client is refused with the number of the backend', { timeout }, async () => {
     for (const options of [{ headers: cookie('eve') }, {}, { emulated: { Authorization: 'Bearer eve-secret' } }]) {
       const { code, reason } = await client(options).until('disconnected');
       assert.deepEqual([code, reason], [401, 'log in first']);
     }
   });
 
-  test('the backend decides who subscribes, and what is published', { timeout }, async () => {
+  test('the backend decides about subscribes and publications', { timeout }, async () => {
     const [room, other] = [subscribe(ada, 'chat:team'), subscribe(bob, 'chat:team')];
     await Promise.all([room.until('subscribed'), other.until('subscribed')]);
     await other.publish({ text: 'hello', author: 'Ada' });
@@ -162,13 +162,13 @@ function chat(start, way) {
     second.rpc('logout', {}).catch(() => {});
     const { code, reason } = await second.until('disconnected');
     assert.deepEqual([code, reason], [4501, 'logged out']);
-    // The other connection of the same session ends when the backend is asked about it, and does not come in again.
+    // The other connection of the same session ends when the server asks the backend about it. It cannot connect again.
     assert.equal((await bob.heard.first(({ name }) => name === 'connecting', left)).code, 3005);
     assert.equal((await bob.until('disconnected')).code, 401);
   });
 }
 
-/** What a client without the SDK sees: one-way transports, and lines over bare TCP. */
+/** The messages of a client without the SDK: one-way transports, and lines over TCP. */
 function plain(start) {
   let started;
   before(async () => { started = await start(); });
@@ -213,14 +213,14 @@ test('the guide holds the examples as they are', () => {
   }
 });
 
-/** Lets everybody in as `ann`, and answers all else by a function. */
+/** Accepts each connect as the user `ann`, and answers other requests with a function. */
 const asAnn = (decide) => (question, response) => (question.path === '/connect' ? { result: { user: 'ann' } } : decide(question, response));
 
 describe('header fields', { concurrency: 2 }, () => {
   const lists = { http_headers: ['x-http', 'X-BOTH'], emulated_headers: ['x-emulated', 'x-both'], http: { static_headers: { 'X-Static': 'static' } } };
   const names = ['x-neither', 'x-http', 'x-emulated', 'x-both', 'content-type', 'host'];
   const of = (value) => Object.fromEntries(names.slice(0, 4).map((name) => [name, value]));
-  /** What of them a backend was sent. */
+  /** The fields of `names` that a backend received. */
   const seen = ({ headers }) => Object.fromEntries([...names.slice(0, 5), 'x-static'].filter((name) => headers[name] !== undefined).map((name) => [name, headers[name]]));
   const always = { 'content-type': 'application/json', 'x-static': 'static' };
   const cases = [
@@ -291,7 +291,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
       if (!fault.includes('dead')) await subscribe(ann, 'chat:good').until('subscribed');
       const { code, temporary } = await bad.until('error');
       assert.deepEqual([code, temporary], [100, true]);
-      // The SDK tries again, and again nothing is permitted.
+      // The SDK tries again, and the backend again permits nothing.
       await bad.heard.first(({ name }) => name === 'error', bad.heard.all.length);
       await server.api('publish', { channel: 'history:open', data: 'after' });
       await open.heard.first(({ data }) => data === 'after');
@@ -312,13 +312,13 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     await open.until('subscribed');
     const waiting = [ann.rpc('slow', {}), ann.publish('chat:held', { n: 1 })];
     await until(() => held.length === 2, () => `${held.length} questions`);
-    // It waits behind the publish: the backend is asked one question about a channel at a time.
+    // This call waits behind the publish: the node has one call about a channel at a time.
     waiting.push(subscribe(ann, 'chat:held').until('subscribed'));
     for (let n = 0; n < 3; n += 1) await server.api('publish', { channel: 'history:open', data: n });
     await open.heard.first(({ data }) => data === 2);
     await subscribe(ann, 'chat:other').until('subscribed');
     assert.ok(await ann.publish('chat:other', { n: 2 }));
-    // Longer than two pings and the time for their answers.
+    // This is longer than two pings and the time for their answers.
     await new Promise((resolve) => setTimeout(resolve, 4_000));
     assert.deepEqual([held.length, ann.state], [2, 'connected']);
     const release = (response) => response.writeHead(200).end('{"result":{"data":{"answer":1}}}');
@@ -424,7 +424,7 @@ describe('a node with hooks', { concurrency: 2 }, () => {
     assert.equal(backend.of('/subscribe').length, 2);
   });
 
-  test('asks before the channels of a one-way client with a token, and leaves out what is refused', { timeout }, async (t) => {
+  test('asks about the channels of a one-way client with a token, and leaves out refused channels', { timeout }, async (t) => {
     const { server } = await serverFor(t, ({ channel }) => (channel === 'chat:yes' ? {} : { error: { code: 403, message: 'no' } }));
     for (const open of Object.values(ONE_WAY)) {
       const { heard, close } = open(server, { token: token({ sub: 'ann' }), subs: { 'chat:yes': {}, 'chat:no': {} } }, {});

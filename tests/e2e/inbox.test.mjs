@@ -1,4 +1,4 @@
-// What must reach a device that is away, and the directory of channels: both in the primary database, through a killed server.
+// Messages to a device that is away, and the directory of channels: both in the primary database, after a server is killed.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -28,7 +28,7 @@ const metric = async (name) => {
   return Number(new RegExp(`^${name}(?:_total)? (\\S+)$`, 'm').exec(text)?.[1]);
 };
 
-/** A device that has a name, and what it is given. */
+/** A device with a name, and the messages that it receives. */
 async function device(user, name = user, node = server) {
   const client = new Centrifuge(node.websocket, { websocket: WebSocket, token: token({ sub: user }) });
   clients.push(client);
@@ -51,7 +51,7 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-test('what was sent to a name that nobody had comes in order when somebody has it, and again until it is acknowledged', { timeout: 180_000 }, async () => {
+test('messages to a name without an owner arrive in order at its next owner, and again until they are acknowledged', { timeout: 180_000 }, async () => {
   const before = Date.now();
   for (let n = 1; n <= 3; n += 1) {
     const { result } = await send('bike', n);
@@ -98,7 +98,7 @@ test('a device gets no more than it can acknowledge, and all of it in the end', 
   assert.deepEqual(slow.numbers(), Array.from({ length: 250 }, (_, n) => n));
 });
 
-test('clients send so too, names move with their messages, and what nobody comes for is counted', { timeout: 180_000 }, async () => {
+test('clients send such messages too, they move with their names, and expired ones are counted', { timeout: 180_000 }, async () => {
   const sender = await device('sender');
   const { data } = await sender.client.rpc('registry.send', { name: 'late', data: { hello: 1 }, store_for: 1 });
   assert.ok(data.id);
@@ -178,7 +178,7 @@ test('nodes of a cluster share one inbox and one directory in PostgreSQL, throug
   assert.deepEqual(tram.numbers(), [1, 2, 3]);
   await tram.ack(...tram.given.map(({ id }) => id));
   assert.equal(await postgres.sql("SELECT count(*) FROM touchline.inbox_message WHERE name = 'tram'"), '0');
-  // The name moves to the other node with what is not acknowledged.
+  // The name moves to the other node with its unacknowledged messages.
   const moved = await device('bus', 'bus', one);
   await eventually(() => moved.given.length === 1, 'the same message on the other node');
   await Promise.all(Array.from({ length: 40 }, (_, n) => (n % 2 ? one : two).api('channel_set', { channel: `room:${n % 4}`, title: `Rovers ${n}` })));

@@ -1,4 +1,4 @@
-// As much of a NATS client as publishes into a stream of JetStream: without a package, over the text protocol of NATS.
+// A minimal NATS client that publishes into a stream of JetStream. It uses the text protocol of NATS and no package.
 import { connect } from 'node:net';
 
 export class JetStream {
@@ -43,7 +43,7 @@ export class JetStream {
     }
   }
 
-  /** Sends a message, and gives the reply. */
+  /** Sends a message and returns the reply. */
   request(subject, payload = '', headers = {}) {
     const reply = `${this.inbox}.${this.serial++}`;
     const body = Buffer.from(payload);

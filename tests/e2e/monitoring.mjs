@@ -1,4 +1,4 @@
-// What the test of monitoring watches: a server that does a little of everything, and a real Prometheus that scrapes it.
+// Parts for the test of monitoring: a server that uses every function a little, and a real Prometheus that scrapes it.
 import { generateKeyPairSync } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { Nats } from './nats.mjs';
 import { spawn } from './processes.mjs';
 import { freePort, Server, token } from './server.mjs';
 
-/** The binary of Prometheus; promtool comes with it. */
+/** The binary of Prometheus. promtool is in the same archive. */
 const prometheus = process.env.PROMETHEUS_BIN ?? 'prometheus';
 const SECRET = 'whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=';
 
@@ -25,7 +25,7 @@ export class Watched {
     this.directory = mkdtempSync(join(tmpdir(), 'watched-'));
   }
 
-  /** `stop` ends what has begun, also where this fails. */
+  /** `stop` ends all started parts, also if this function fails. */
   async start() {
     this.backend = await Backend.start(({ path }) => ANSWERS[path] ?? { result: {} });
     this.nats = await Nats.start();
@@ -49,7 +49,7 @@ export class Watched {
       ],
       channel_proxy: { subscribe: { endpoint: this.backend.url('/subscribe') } },
       events: [{ name: 'billing', endpoint: this.backend.url('/events'), types: ['connected', 'disconnected'], secret: SECRET }],
-      // Nobody listens there: the consumer waits for its database.
+      // This address has no listener, so the consumer waits for its database.
       consumers: [{ name: 'shop', enabled: true, type: 'postgresql', postgresql: { dsn: `postgres://nobody@127.0.0.1:${await freePort()}/none`, outbox_table_name: 'outbox' } }],
       node: { buffer_max_size: 268_435_456 },
       store: { primary: { url: database('primary.db') }, stats: { enabled: true, url: database('stats.db') } },
@@ -58,7 +58,7 @@ export class Watched {
     };
   }
 
-  /** Clients come over several transports, subscribe, are refused, recover and leave. */
+  /** Clients connect over several transports, subscribe, are refused, recover and disconnect. */
   async act(round) {
     const { server } = this;
     const fans = SDK_WAYS.map((way, n) => sdkClient(server, way, { token: token({ sub: `fan-${n}` }), name: 'watched', version: '1' }));
@@ -93,9 +93,9 @@ export class Watched {
   }
 }
 
-/** A Prometheus of its own, with its data in a directory that ends with it. */
+/** A separate Prometheus. Its data directory is removed at its end. */
 export class Prometheus {
-  /** `targets`: hosts and ports of what it scrapes each second; `rules`: the file of alerts. */
+  /** `targets`: hosts and ports that it scrapes each second. `rules`: the file of alerts. */
   static async start(targets, rules) {
     const started = new Prometheus();
     started.directory = mkdtempSync(join(tmpdir(), 'prometheus-'));
@@ -126,7 +126,7 @@ export class Prometheus {
     return response.json();
   }
 
-  /** The series of an expression now. */
+  /** The current series of an expression. */
   async query(expression) {
     const { status, error, data } = await this.get('query', { query: expression });
     if (status !== 'success') throw new Error(`${expression}: ${error}`);

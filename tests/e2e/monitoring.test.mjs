@@ -1,4 +1,4 @@
-// The dashboard, the alerts and their guide: promtool, and a real Prometheus that scrapes two servers and is asked every query.
+// The dashboard, the alerts and their guide: promtool checks them, and a real Prometheus scrapes two servers and runs every query.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -18,19 +18,19 @@ const GUIDE = 'docs/guides/monitoring.md';
 
 const dashboard = JSON.parse(read('packaging/grafana/touchline.json'));
 const rows = dashboard.panels.filter(({ type }) => type === 'row');
-/** Panels, with those of rows that are closed. */
+/** The panels, including panels in collapsed rows. */
 const panels = dashboard.panels.flatMap((panel) => (panel.type === 'row' ? panel.panels : [panel]));
 const alertsOf = (text) => [...text.matchAll(/^ +- alert: (\w+)$/gm)].map(([, name]) => name);
 const alerts = alertsOf(read(RULES));
 
-/** What Prometheus makes itself. */
+/** Metrics that Prometheus makes itself. */
 const OF_PROMETHEUS = ['up', 'ALERTS'];
 
 const VALUES = { job: 'touchline', instance: '.*', namespace: '.*', __rate_interval: '1m' };
 const filledIn = (query) => query.replaceAll(/\$(\w+)/g, (_, name) => VALUES[name] ?? assert.fail(`${query}: there is no variable ${name}`));
-/** The metrics that a query names. */
+/** The names of the metrics in a query. */
 const metricsOf = (query) => query.replaceAll(/"[^"]*"/g, '""').match(/\b(touchline_\w+|process_\w+|up|ALERTS)\b/g) ?? [];
-/** The name under which a scrape describes what a query names. */
+/** The name that a scrape uses to describe a metric of a query. */
 const described = (metric, types) => {
   const family = metric.replace(/_(bucket|sum|count)$/, '');
   return types.get(metric) ?? (types.get(family) === 'histogram' ? 'histogram' : undefined);
@@ -96,7 +96,7 @@ test('the dashboard is whole', () => {
 describe('a Prometheus that scrapes two servers', { timeout: 60_000 }, () => {
   let watched;
   let prometheus;
-  /** The kinds of the metrics by their names. */
+  /** The types of the metrics, by name. */
   const types = new Map();
   before(async () => {
     watched = new Watched();
@@ -107,7 +107,7 @@ describe('a Prometheus that scrapes two servers', { timeout: 60_000 }, () => {
       const text = await (await fetch(`${http}/metrics`)).text();
       for (const [, name, kind] of text.matchAll(/^# TYPE (\w+) (\w+)$/gm)) types.set(name, kind);
     }
-    // What is counted by a label that came with the first round grows with the second, seen by several scrapes.
+    // The first round creates the series of new labels. The second round increases them, and several scrapes read them.
     const scrapes = async (count) => Number((await prometheus.query('count_over_time(touchline_errors_total{code="103"}[1m])'))[0]?.value[1] ?? 0) >= count;
     await until(() => scrapes(2), () => 'two scrapes');
     await watched.act(2);
@@ -147,7 +147,7 @@ describe('a Prometheus that scrapes two servers', { timeout: 60_000 }, () => {
     }
   });
 
-  test('it evaluates every rule, and only what is wrong fires', async () => {
+  test('it evaluates every rule, and only alerts of real faults fire', async () => {
     const { data } = await prometheus.get('rules');
     const rules = data.groups.flatMap((group) => group.rules);
     assert.deepEqual(rules.map(({ name }) => name).sort(), [...alerts].sort());
@@ -158,13 +158,14 @@ describe('a Prometheus that scrapes two servers', { timeout: 60_000 }, () => {
       await prometheus.query(query);
     }
     const firing = rules.filter(({ state }) => state !== 'inactive').map(({ name }) => name);
-    // The certificate of the test is valid for two days, the consumer has no database, one call of a few has no key; and machines may be slow.
+    // The test's certificate is valid for two days, the consumer has no database, and some of the few calls have no key. The machine may be
+    // slow.
     const expected = /^Touchline(CertificateExpires|ConsumerStuck|ApiCallersRefused|\w*Slow)/;
     assert.deepEqual(firing.filter((name) => !expected.test(name)), []);
     assert.ok(firing.includes('TouchlineCertificateExpires'), `${firing}`);
   });
 
-  test('a node that loses NATS, and one that ends, are told of', async () => {
+  test('alerts fire for a node that loses NATS, and for one that ends', async () => {
     const told = async (name) => (await prometheus.query(`ALERTS{alertname="${name}"}`)).map(({ metric }) => metric.instance);
     const instances = watched.servers.map(({ port }) => `127.0.0.1:${port}`);
     assert.deepEqual([await told('TouchlineCutOff'), await told('TouchlineNodeDown')], [[], []]);

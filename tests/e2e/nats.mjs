@@ -8,12 +8,12 @@ import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
 const binary = process.env.NATS_SERVER_BIN ?? 'nats-server';
-// Three servers of Debian 12's NATS 2.9 lose what they have acknowledged (docs/cluster.md), so a cluster of NATS takes a newer one.
+// Three servers with NATS 2.9 of Debian 12 can lose acknowledged data (docs/guides/cluster.md), so a NATS cluster needs a newer version.
 const built = new URL('../../target/bin/nats-server', import.meta.url).pathname;
 const clusterBinary = process.env.NATS_SERVER_BIN ?? (existsSync(built) ? built : binary);
 
 export class Nats {
-  /** `more`: lines for its configuration; `scheme`: how clients come. */
+  /** `more`: lines for the configuration. `scheme`: the scheme of the URL for clients. */
   static async start({ more = '', scheme = 'nats' } = {}) {
     const nats = new Nats();
     Object.assign(nats, { more, scheme });
@@ -23,7 +23,7 @@ export class Nats {
     return nats;
   }
 
-  /** One of several servers that form a cluster: on which machine of which network, and how many there are. */
+  /** Starts one of several servers that form a cluster: its machine, its network, and the number of servers. */
   static async member(network, machine) {
     const nats = new Nats();
     Object.assign(nats, { network, machine, port: 4222, directory: mkdtempSync(join(tmpdir(), 'nats-')) });
@@ -46,7 +46,7 @@ export class Nats {
     await Promise.race([failed, this.answers()]);
   }
 
-  /** Pings find a dead link in two seconds. */
+  /** With these pings the server finds a dead link in two seconds. */
   routes() {
     if (!this.network) return '';
     const routes = this.network.machines.map((_, n) => `"nats://${this.network.address(n)}:6222"`);
@@ -64,7 +64,7 @@ export class Nats {
     throw new Error(`nats-server does not answer; it said:\n${this.output}`);
   }
 
-  /** Says something to the server as its clients do (the NATS protocol), and waits until it has heard it. */
+  /** Sends a line to the server as a client does (the NATS protocol), and waits until the server has processed it. */
   async command(line) {
     const socket = connect(this.port, this.host);
     socket.write(`CONNECT {"verbose":false}\r\n${line}PING\r\n`);
@@ -72,7 +72,7 @@ export class Nats {
     for await (const data of socket) if ((said += data).includes('PONG')) break;
   }
 
-  /** Ends the process; what it has stored stays. */
+  /** Ends the process. Stored data stays. */
   async kill(signal = 'SIGKILL') {
     this.process.kill(signal);
     await this.exit;
@@ -84,7 +84,7 @@ export class Nats {
   }
 }
 
-/** A link to a NATS server on which everything takes longer, each way, and stays in order. */
+/** A link to a NATS server that delays data in both directions and keeps its order. */
 export async function slowLink(nats, delayMs) {
   const sockets = new Set();
   const carry = (from, to) => {

@@ -1,4 +1,4 @@
-// What NATS servers may ask of a node, and what they may forget: TLS with certificates, passwords, tokens, streams in memory, small streams.
+// Requirements of NATS servers (TLS with certificates, passwords, tokens), and their losses (streams in memory, small streams).
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ const works = async (server) => {
   assert.equal((await server.api('history', { channel: 'history:a', limit: 10 })).result.publications.length, 1);
 };
 
-/** Follows a channel: the offsets that come, in order, and the epochs of its subscribes. */
+/** Subscribes to a channel, and records the offsets in order and the epochs of its subscribe replies. */
 async function follow(server, channel) {
   const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300 });
   const subscription = client.newSubscription(channel, { minResubscribeDelay: 50, maxResubscribeDelay: 300 });
@@ -36,7 +36,7 @@ async function follow(server, channel) {
   return { client, subscription, offsets, epochs };
 }
 
-/** Starts a node that must not get to NATS; what it says of that. */
+/** Starts a node that must not be able to connect to NATS. Returns its error. */
 async function refused(nats, settings) {
   let server;
   try {
@@ -101,7 +101,7 @@ test('a token lets a node in, another does not', { timeout: 120_000 }, async () 
   await nats.stop();
 });
 
-test('streams in memory are gone with their server: they are made again, and subscribers are told', { timeout: 120_000 }, async () => {
+test('streams in memory end with their server: the node makes them again, and subscribers get another epoch', { timeout: 120_000 }, async () => {
   const nats = await Nats.start();
   const server = await node(nats, { stream_storage: 'memory' });
   const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300 });
@@ -128,7 +128,7 @@ test('streams in memory are gone with their server: they are made again, and sub
 });
 
 test('publications that are stored and never handed on reach their subscribers all the same', { timeout: 120_000 }, async () => {
-  // NATS lets this user hear everything but what streams publish again: what a lost leader or a broken route does now and then.
+  // NATS sends this user everything except republished messages of streams. A lost leader or a broken route can have the same effect.
   const users = `{ user: hears, password: "${PASSWORD}" }, { user: misses, password: "${PASSWORD}", permissions: { subscribe: { deny: ["touchline.*.happening.stored.>"] } } }`;
   const nats = await Nats.start({ more: `authorization { users: [${users}] }\n` });
   const { cluster: settings } = cluster(nats);
@@ -153,7 +153,7 @@ test('publications that are stored and never handed on reach their subscribers a
   await nats.stop();
 });
 
-test('a stream that somebody deletes is made again, and subscribers are told', { timeout: 120_000 }, async () => {
+test('a deleted stream is made again, and subscribers get another epoch', { timeout: 120_000 }, async () => {
   const nats = await Nats.start();
   const change = { ...cluster(nats), client: { channel_position_check_delay: '1s' } };
   const server = await Server.start({ change });
@@ -249,7 +249,7 @@ test('a history that is removed is so on every node, in the order of its publica
   await nats.stop();
 });
 
-test('a client that moves to another node is never told that its newest publication was not given', { timeout: 180_000 }, async () => {
+test('a client that moves to another node never learns a position before its newest publication', { timeout: 180_000 }, async () => {
   const nats = await Nats.start();
   const change = cluster(nats);
   const [one, two] = await Promise.all([Server.start({ change }), Server.start({ change })]);
@@ -267,7 +267,7 @@ test('a client that moves to another node is never told that its newest publicat
     subscription.unsubscribe();
     other.removeSubscription(subscription);
   }
-  // One that nobody has given is denied all the same.
+  // A position that no node has assigned is refused in the same case.
   const { offset, epoch } = (await one.api('history', { channel: 'history:i', limit: 0 })).result;
   const subscription = other.newSubscription('history:i', { since: { offset: offset + 1_000, epoch } });
   const subscribed = new Promise((resolve) => subscription.once('subscribed', resolve));

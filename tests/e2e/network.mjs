@@ -1,4 +1,4 @@
-// Machines on one table: network namespaces on a switch of their own, whose links can be cut and slowed. Needs root and iproute2.
+// Machines on one computer: network namespaces on a separate switch, whose links can be cut and slowed. Needs root and iproute2.
 import { execFileSync } from 'node:child_process';
 import { spawn } from './processes.mjs';
 
@@ -6,7 +6,7 @@ const ip = (...words) => execFileSync('ip', words, { stdio: ['ignore', 'pipe', '
 let serial = 0;
 
 export class Network {
-  /** So many machines, each with an address that the others and the test reach. */
+  /** Makes `count` machines. The other machines and the test can reach the address of each. */
   constructor(count) {
     const id = `${process.pid.toString(36)}${serial++}`;
     this.subnet = `10.${20 + (process.pid % 200)}.${serial}`;
@@ -37,7 +37,7 @@ export class Network {
 
   address(machine) { return `${this.subnet}.${machine + 1}`; }
 
-  /** Command and arguments that run a program on a machine. */
+  /** The command and the arguments that run a program on a machine. */
   on(machine, command) { return ['ip', 'netns', 'exec', this.machines[machine], ...command]; }
 
   spawn(machine, command) {
@@ -45,7 +45,7 @@ export class Network {
     return spawn(program, words, { stdio: ['ignore', 'ignore', 'pipe'] });
   }
 
-  /** Nothing passes between two machines any more, in either direction; the test still reaches both. */
+  /** Drops all packets between two machines, in both directions. The test can still reach both. */
   cut(a, b) {
     for (const [from, to] of [[a, b], [b, a]]) ip('-n', this.machines[from], 'route', 'replace', 'blackhole', `${this.address(to)}/32`);
   }
@@ -58,7 +58,7 @@ export class Network {
     }
   }
 
-  /** What a machine sends goes at so many bits a second. */
+  /** Limits the bits per second that a machine can send. */
   slow(machine, rate) {
     execFileSync('tc', ['-n', this.machines[machine], 'qdisc', 'replace', 'dev', 'eth0', 'root', 'tbf', 'rate', rate, 'burst', '16kb', 'latency', '400ms']);
   }

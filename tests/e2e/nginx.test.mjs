@@ -1,4 +1,4 @@
-// Behind a real nginx, as it is set up by those who have not read anything: buffering on and off, HTTP/1.0 to the server, idle timeouts.
+// A real nginx in front of the server, with common but unsuitable settings: buffering on and off, HTTP/1.0 to the server, idle timeouts.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,11 +17,11 @@ import { freePort, Server, token } from './server.mjs';
 const nginx = ['/usr/sbin/nginx', '/usr/bin/nginx', 'nginx'].find((path) => {
   try { execFileSync(path, ['-v'], { stdio: 'ignore' }); return true; } catch { return false; }
 });
-/** What passes bytes on; a package of its own in Debian. */
+/** The module that forwards TCP connections. Debian has it in a separate package. */
 const STREAM = '/usr/lib/nginx/modules/ngx_stream_module.so';
 const CHOSEN = ['recovers exactly what it missed', 'publishes with its own name on it', 'follows a state by its changes', 'ends for good on a final code and comes back on any other'];
 
-/** nginx before a server, with some more settings for all that is passed on. */
+/** nginx in front of a server, with additional settings for all forwarded requests. */
 function proxy(server, settings) {
   return serve(`
     location /connection/websocket {
@@ -39,7 +39,7 @@ function proxy(server, settings) {
     }`);
 }
 
-/** nginx before a server, as the page on security has it. */
+/** nginx in front of a server, as in the page on security. */
 function documented(server) {
   const page = readFileSync(new URL('../../docs/guides/security.md', import.meta.url), 'utf8');
   const [, block] = page.match(/```nginx\n([^`]*)```/);
@@ -47,7 +47,7 @@ function documented(server) {
   return serve(`${block.replace('127.0.0.1:8000', `127.0.0.1:${server.port}`)} location / { proxy_pass http://127.0.0.1:${server.port}; }`);
 }
 
-/** nginx before a server, by the whole file of the page on proxies. */
+/** nginx in front of a server, with the whole file of the page on proxies. */
 async function site(server) {
   const page = readFileSync(new URL('../../docs/guides/proxy.md', import.meta.url), 'utf8');
   const [, block] = page.match(/```nginx\n([^`]*)```/);
@@ -56,7 +56,7 @@ async function site(server) {
   return start(port, block.replace('127.0.0.1:8000', `127.0.0.1:${server.port}`).replace('listen 80;', `listen 127.0.0.1:${port};`));
 }
 
-/** nginx that serves by HTTP. */
+/** Starts nginx with a server block for HTTP. */
 async function serve(locations) {
   const port = await freePort();
   return start(port, `
@@ -81,7 +81,7 @@ async function start(port, servers) {
   return run(directory, file, port);
 }
 
-/** nginx that passes bytes on to a server, and says by the PROXY protocol whose they are. */
+/** nginx that forwards connections to a server, and sends the client's address with the PROXY protocol. */
 async function relay(server) {
   const directory = mkdtempSync(join(tmpdir(), 'touchline-nginx-'));
   const port = await freePort();
@@ -94,7 +94,7 @@ async function relay(server) {
   return run(directory, file, port);
 }
 
-/** WebSockets of other addresses of this machine, that claim to be somebody else's. */
+/** WebSockets from other addresses of this machine that claim the address of another client. */
 function visitors(port) {
   const sockets = [];
   const status = (localAddress, forged, more = {}) => new Promise((resolve, reject) => {
@@ -191,7 +191,7 @@ describe('behind nginx', () => {
     await front.stop();
   });
 
-  test('limits go by the address that nginx tells, whatever its clients write', { timeout: 180_000 }, async () => {
+  test('limits apply to the address that nginx sends, whatever its clients write', { timeout: 180_000 }, async () => {
     const limited = await Server.start({ change: { http_server: { trusted_proxies: ['127.0.0.1'] }, client: { connection_limit_by_address: 1 } } });
     const front = await proxy(limited, 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;');
     const { status, end } = visitors(front.port);
@@ -221,7 +221,7 @@ describe('behind nginx', () => {
     for (const path of ['/api/info', '/metrics', '/health', '/', '/emulation/x']) {
       assert.equal((await fetch(`http://127.0.0.1:${front.port}${path}`)).status, 404, path);
     }
-    // A page of the address under which nginx is reached is a page of the server's own host.
+    // A page from the address of nginx is a page of the server's own host.
     const own = `http://127.0.0.1:${front.port}`;
     const { status, end } = visitors(front.port);
     assert.equal(await status('127.0.0.2', '203.0.113.1', { Origin: own }), 101);
@@ -239,7 +239,7 @@ describe('behind nginx', () => {
     await strict.stop();
   });
 
-  test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 180_000 }, async () => {
+  test('limits apply to the address that nginx sends by the PROXY protocol', { timeout: 180_000 }, async () => {
     const change = { http_server: { trusted_proxies: ['127.0.0.1'], proxy_protocol: true }, client: { connection_limit_by_address: 1 } };
     const port = await freePort();
     const listens = () => new Promise((resolve, reject) => { const socket = connect(port, '127.0.0.1', () => { socket.destroy(); resolve(true); }).once('error', reject); });

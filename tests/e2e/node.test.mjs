@@ -34,14 +34,14 @@ describe('centrifuge-js in Node', () => {
 });
 
 describe('a server that stops and starts', () => {
-  test('tells its clients, finishes, and they come back to the next one', { timeout: 180_000 }, async () => {
+  test('asks its clients to leave, ends, and they connect to the next process', { timeout: 180_000 }, async () => {
     const first = await Server.start();
     const clients = Array.from({ length: 50 }, () => new Centrifuge(first.websocket, { websocket: WebSocket, minReconnectDelay: 100, maxReconnectDelay: 300 }));
     const codes = [];
     for (const client of clients) client.on('connecting', (event) => event.code >= 3000 && codes.push(event.code));
     await Promise.all(clients.map((client) => { client.connect(); return client.ready(30_000); }));
     assert.equal(await first.stop(), 0, first.output);
-    // The process may be gone before its last words are read.
+    // The process may end before the test has read its last lines.
     await eventually(() => codes.length >= 50, 'all clients to be told');
     assert.deepEqual(codes, Array(50).fill(3001));
     const second = await Server.start({ port: first.port });
@@ -55,7 +55,7 @@ describe('a server that stops and starts', () => {
     t.after(() => rmSync(directory, { recursive: true }));
     const change = { history: { durable: true, history_size: 100_000 }, client: { recovery_max_publication_limit: 100_000 }, store: { primary: { url: `sqlite:${join(directory, 'primary.db')}` } } };
     const first = await Server.start({ change });
-    // It stays to the end, and comes back to the next server.
+    // The subscriber stays connected until the end, and reconnects to the next server.
     const subscriber = new Centrifuge(first.websocket, { websocket: WebSocket, minReconnectDelay: 100, maxReconnectDelay: 300 });
     const subscription = subscriber.newSubscription('history:drain');
     const seen = [];
@@ -75,14 +75,14 @@ describe('a server that stops and starts', () => {
       for (let n = 0; await send(`${number}-${n}`); n += 1);
     });
     await eventually(() => acknowledged.length > 50 && seen.length > 50, 'publications under way', 60);
-    // The last byte of each comes when the server drains, and its clients have gone.
+    // The last byte of each request is sent when the server drains and its clients have disconnected.
     let release;
     const held = { until: new Promise((resolve) => (release = resolve)), taken: 0 };
     const late = Array.from({ length: 10 }, (_, n) => send(`late-${n}`, held));
     await eventually(() => held.taken === late.length, 'requests whose heads have been read', 60);
     const stopped = first.stop();
     assert.equal((await goodbye).code, 3001);
-    // Several times as long as a server needs that waits for nobody.
+    // This is several times as long as a server needs if it waits for no request.
     await sleep(500);
     release();
     assert.deepEqual(await Promise.all(late), late.map(() => true), 'what it took it answers');
@@ -99,9 +99,9 @@ describe('a server that stops and starts', () => {
 });
 
 /**
- * Publishes, and gives the offset. A request is taken when the server answers "100 Continue": it has read the head. Before that it may refuse or
- * close the connection, and this gives nothing; after that everything but an acknowledgement is a fault. `held`: counts the request as taken, and
- * says when the last byte goes.
+ * Publishes and returns the offset. A request is accepted when the server answers "100 Continue": it has read the head. Before that, the
+ * server may refuse the request or close the connection, and the function returns nothing. After that, only an acknowledgement is correct.
+ * `held` counts the request as accepted, and decides when the last byte is sent.
  */
 const publishTaken = (server, agent, data, held) => new Promise((resolve, reject) => {
   const body = JSON.stringify({ channel: 'history:drain', data });

@@ -1,4 +1,4 @@
-// What the console promises to operators beside its pages: who gets in, what is noted, and what is told of nodes that are lost.
+// Promises of the console to operators besides its pages: access rights, the log of activities, and reports of lost nodes.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect as h2 } from 'node:http2';
@@ -23,7 +23,7 @@ async function start(change) {
 
 const post = (server, path, body, headers) => fetch(`${server.http}/admin/${path}`, { method: 'POST', headers: { ...OWN, ...headers }, body: JSON.stringify(body ?? {}) });
 
-/** The field for who has signed in with a password. */
+/** The header field of a person who has signed in with a password. */
 async function signedIn(server, password = admin.password) {
   const answer = await post(server, 'login', { password });
   assert.equal(answer.status, 200);
@@ -49,7 +49,7 @@ test('however many passwords are tried at once, five are looked at', { timeout: 
   assert.equal((await post(server, 'login', { password: admin.password })).status, 429);
 });
 
-test('who has not signed in holds no live connection, and one that says nothing ends', { timeout: 60_000 }, async () => {
+test('a browser without a session has no live connection, and a silent one ends', { timeout: 60_000 }, async () => {
   const server = await start();
   const address = `${server.http.replace('http', 'ws')}/admin/connection/websocket`;
   const open = (headers) => new WebSocket(address, { origin: server.http, headers });
@@ -95,7 +95,7 @@ test('without a password only localhost and addresses lead to the console', { ti
   session.close();
 });
 
-test('each change is noted with who did it, also those of a batch, and a viewer changes nothing', { timeout: 60_000 }, async () => {
+test('the log names the operator of each change, also in a batch, and a viewer changes nothing', { timeout: 60_000 }, async () => {
   const server = await start();
   const [operator, viewer] = [await signedIn(server), await signedIn(server, admin.viewer_password)];
   const commands = [{ publish: { channel: 'room:a', data: 1 } }, { info: {} }, { block_user: { user: 'eve' } }, { publish: { channel: 'none:a', data: 1 } }];
@@ -107,7 +107,7 @@ test('each change is noted with who did it, also those of a batch, and a viewer 
   assert.deepEqual(told.reverse(), ['publish room:a ok', 'block_user eve ok', 'publish none:a error 102']);
 });
 
-test('a key that is limited to channels traces these and nobody', { timeout: 60_000 }, async () => {
+test('a key that is limited to channels traces these, and no users', { timeout: 60_000 }, async () => {
   const server = await Server.start({ change: { admin: { trace_payloads: true } } });
   started.push(server);
   server.configure({ admin: { trace_payloads: true } }, (written) => { written.http_api.keys = [{ name: 'tail', key: 'a secret of sixteen', operations: ['trace', '@read'], channels: ['room:*'] }, { name: 'reader', key: 'another of sixteen', operations: ['@read'] }]; });
@@ -132,7 +132,7 @@ test('a refused reload is a problem until the next one is taken', { timeout: 60_
   assert.deepEqual(activity.filter((one) => one.what === 'reload').map((one) => one.result), ['ok', 'refused', 'ok']);
 });
 
-test('a node that is killed is told of until another comes, one that stops is not; a session holds on every node', { timeout: 240_000 }, async () => {
+test('a killed node is a problem until another comes, a stopped one is not; a session is valid on every node', { timeout: 240_000 }, async () => {
   const nats = await Nats.start();
   started.push(nats);
   const cluster = { engine: 'nats', nats_url: [nats.url], name: 'operators' };
@@ -152,6 +152,6 @@ test('a node that is killed is told of until another comes, one that stops is no
   await sleep(6_000);
   assert.ok((await problems(one)).includes('node_lost'), 'it stays');
   await node('two');
-  // A problem goes when its condition has not held for half a minute.
+  // A problem ends when its condition has been false for half a minute.
   await until(async () => !(await problems(one)).includes('node_lost'));
 });

@@ -1,4 +1,4 @@
-// Payloads are bytes to the Protobuf SDK. This makes them JSON values, so that one scenario does for both encodings.
+// The Protobuf SDK gives payloads as bytes. This module makes them JSON values, so that one scenario works for both encodings.
 
 const bytes = (value) => (value === undefined || value instanceof Uint8Array ? value : new TextEncoder().encode(JSON.stringify(value)));
 
@@ -6,7 +6,7 @@ function value(bytes) {
   try { return JSON.parse(new TextDecoder().decode(bytes)); } catch { return bytes; }
 }
 
-/** A copy in which each payload has been changed. */
+/** A copy in which `change` has replaced each payload. */
 function map(message, change, isPayload) {
   if (message === null || typeof message !== 'object' || message instanceof Uint8Array) return message;
   if (Array.isArray(message)) return message.map((item) => map(item, change, isPayload));

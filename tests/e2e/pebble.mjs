@@ -1,4 +1,4 @@
-// Starts Pebble, Let's Encrypt's ACME server for tests, beside a name server for which every name is this machine.
+// Starts Pebble, Let's Encrypt's ACME server for tests, and a name server that resolves every name to this machine.
 import { writeFileSync } from 'node:fs';
 import https from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,11 +6,11 @@ import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
 const binary = (name) => new URL(`../../target/bin/${name}`, import.meta.url).pathname;
-// By itself it refuses one nonce of twenty, now and then three in a row, which no client asks again after.
+// By default Pebble refuses one nonce in twenty, sometimes three in a row. No client tries again after three.
 const start = (name, words) => spawn(binary(name), words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, PEBBLE_VA_NOSLEEP: '1', PEBBLE_WFE_NONCEREJECT: '0' } });
 
 export class Pebble {
-  /** `authority` makes the certificate of its own server; names are proved at these ports; `more`: of its configuration. */
+  /** `authority` makes the certificate of Pebble's own server. Names are proved at these ports. `more`: keys of its configuration. */
   static async start(authority, { http, tls, lives = 7_776_000, more = {} }) {
     const pebble = new Pebble();
     authority.issue('pebble', '/CN=pebble');
@@ -29,7 +29,7 @@ export class Pebble {
       ...more,
     };
     writeFileSync(pebble.file, JSON.stringify({ pebble: config }));
-    // Its management, which nobody uses, is on an address of its own: it can't take a port that was free a moment ago.
+    // The management port, which no test uses, has a separate address: it cannot take a port that was free a moment ago.
     const aside = ['-dnsserver', `127.0.0.1:${pebble.names}`, '-management', `127.0.0.2:${pebble.names}`, '-defaultIPv6', ''];
     pebble.resolver = start('pebble-challtestsrv', [...aside, ...['doh', 'http01', 'https01', 'tlsalpn01'].flatMap((name) => [`-${name}`, ''])]);
     try {

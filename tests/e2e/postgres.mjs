@@ -1,4 +1,4 @@
-// Starts a real PostgreSQL on a free port, as a user that it accepts.
+// Starts a real PostgreSQL on a free port, as a user that PostgreSQL accepts.
 import { execFile } from 'node:child_process';
 import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { freePort } from './server.mjs';
 
 const run = promisify(execFile);
 
-/** Debian keeps the programs out of the path. */
+/** Debian does not put the programs into the path. */
 function programs() {
   const debian = '/usr/lib/postgresql';
   const versions = existsSync(debian) ? readdirSync(debian).map((version) => join(debian, version, 'bin')) : [];
@@ -40,13 +40,13 @@ export class Postgres {
     await run(file, rest, { cwd: '/', timeout: 240_000 });
   }
 
-  /** Starts it (again). */
+  /** Starts PostgreSQL, also after an end. */
   async again() {
     const options = `-p ${this.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=60`;
     await this.do('pg_ctl', '--log', join(this.directory, 'log'), '--options', options, '--wait', 'start');
   }
 
-  /** Ends it at once, as a crash would. */
+  /** Ends PostgreSQL at once, as in a crash. */
   async kill() {
     await this.do('pg_ctl', '--mode', 'immediate', '--wait', 'stop');
   }

@@ -1,4 +1,4 @@
-// Processes that end with the tests that have started them, also where these fail and forget them.
+// Processes that end with the test that started them, also if the test fails or does not stop them.
 import { spawn as start } from 'node:child_process';
 
 const running = new Set();

@@ -1,4 +1,4 @@
-// Reactions of a crowd: by every way in, to everybody who listens, on one node and on several, until they are closed.
+// Reactions of a crowd: over every transport, to all subscribers, on one node and on several, until the reactions are closed.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
@@ -32,7 +32,7 @@ const options = (server) => ({
   websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, minReconnectDelay: 50, maxReconnectDelay: 200,
 });
 
-/** A fan: what the channel's reactions are for it, and whether they ever fell. */
+/** A fan: the totals of a channel as this client gets them, and whether they ever fell. */
 async function fan(server, channel, { Client = Json, transport = 'websocket', delta } = {}) {
   const endpoint = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
   const client = new Client([{ transport, endpoint }], options(server));
@@ -82,7 +82,7 @@ describe('one node', { concurrency: 4 }, () => {
       await one.send('boo', 2);
     }
     assert.equal((await server.api('reactions_add', { channel, option: 'applause', n: 1000 })).error, undefined);
-    // Lines over TCP.
+    // This fan uses lines over TCP.
     const socket = createConnection(tcp, '127.0.0.1');
     let text = '';
     socket.on('data', (data) => { text += data; });
@@ -93,7 +93,7 @@ describe('one node', { concurrency: 4 }, () => {
     for (const [n, one] of fans.entries()) await one.shows(total, `fan ${n}`);
     await until(() => text.includes('"seq":1038'), () => text);
     assert.deepEqual(await get(channel), { reactions: total, seq: 1038, closed: false });
-    // Outside the history, and no hindrance for what is in it.
+    // Totals are not in the history, and do not disturb its publications.
     assert.equal((await server.api('history', { channel, limit: 10 })).result.publications.length, 0);
     for (const data of [{ n: 1 }, { n: 2 }]) await server.api('publish', { channel, data });
     await fans[0].react('boo', 1);
@@ -101,7 +101,7 @@ describe('one node', { concurrency: 4 }, () => {
     for (const [n, one] of fans.entries()) await until(() => one.others.length === 3, () => `fan ${n} has ${JSON.stringify(one.others)}`);
     for (const one of fans) assert.deepEqual(one.others, [{ n: 1 }, { n: 2 }, { n: 3 }]);
     await fans[0].shows({ boo: 18 });
-    // Who comes late has it with the first answer, without a tick.
+    // A late subscriber gets the totals with the first answer, and does not wait for a tick.
     for (const way of ways) {
       const late = await fan(server, channel, way);
       await until(() => late.states.length > 0, () => 'the state at once');
@@ -127,7 +127,7 @@ describe('one node', { concurrency: 4 }, () => {
     [...fans, late].forEach(({ client }) => client.disconnect());
   });
 
-  test('who only listens reacts by a request of its own', async () => {
+  test('a one-way client reacts by a request of its own', async () => {
     const channel = 'match:listener';
     const watcher = await fan(server, channel);
     const { heard, close } = ONE_WAY.uni_http_stream(server, { token: token({ sub: 'ann', channels: [channel] }) });
@@ -148,7 +148,7 @@ describe('one node', { concurrency: 4 }, () => {
     watcher.client.disconnect();
   });
 
-  test('what is refused has a number, is counted, and costs nothing else', async () => {
+  test('a refused reaction has a number, is counted, and has no other effect', async () => {
     const channel = 'slow:a';
     const one = await fan(server, channel);
     for (const [params, code] of [
@@ -164,14 +164,14 @@ describe('one node', { concurrency: 4 }, () => {
       const counted = new RegExp(`touchline_reactions_refused_total\\{reason="${reason}"\\} [1-9]`);
       await until(async () => counted.test(await (await fetch(`${server.http}/metrics`)).text()), () => reason);
     }
-    // What is sent and is no reaction ends the connection, as before.
+    // A message that is not a reaction ends the connection, as before.
     const ended = new Promise((resolve) => { quiet.client.on('disconnected', resolve); quiet.client.on('connecting', resolve); });
     quiet.client.send({ method: 'other' });
     await ended;
     [one, quiet].forEach(({ client }) => client.disconnect());
   });
 
-  test('what is counted while another channel closes is shown', async () => {
+  test('reactions that are counted while another channel closes are published', async () => {
     const one = await fan(server, 'plain:beside');
     for (let n = 1; n <= 30; n += 1) {
       const channel = `quiet:${n}`;
@@ -204,7 +204,7 @@ describe('one node', { concurrency: 4 }, () => {
     assert.deepEqual((await server.api('reactions_close', { channel })).result, closed);
     const late = await fan(server, channel);
     await until(() => late.now?.closed, () => 'the result for who comes late');
-    // They begin anew.
+    // A new round begins.
     const again = (await server.api('reaction_open', { channel, options: ['yes'] })).result.opened;
     assert.equal((await server.api('reactions_add', { channel, option: 'yes', n: null })).error, undefined);
     assert.equal((await server.api('reaction_open', { channel, options: ['yes'], closes_at: Number.MAX_SAFE_INTEGER })).error, undefined);
@@ -213,7 +213,7 @@ describe('one node', { concurrency: 4 }, () => {
     await one.react('yes', 1);
     await one.shows({ yes: 1 });
     assert.equal(one.now.closed, undefined);
-    // By themselves.
+    // This round closes at its time without a request.
     const closes_at = Date.now() + 700;
     await server.api('reaction_open', { channel, options: ['yes'], closes_at });
     await one.react('yes', 3);
@@ -263,7 +263,7 @@ test('while the database is gone, openings wait for a time and in a number', { t
   const server = await Server.start({ change: { namespaces: [{ name: 'match', ...open, ...crowd, reactions_durable: true }], store: { primary: { url: postgres.url } } } });
   await server.api('reaction_open', { channel: 'match:before', options: ['yes'] });
   await postgres.kill();
-  // What may be sent again later has an HTTP status of its own, which the helper takes for a fault.
+  // An error after which a client may try again has its own HTTP status, and the helper throws for it.
   const attempt = (n) => server.api('reaction_open', { channel: `match:${n}`, options: ['yes'] }).catch(({ message }) => ({ error: JSON.parse(message.slice(message.indexOf('{'))).error }));
   const codes = await Promise.all(Array.from({ length: 1_100 }, async (_, n) => (await attempt(n)).error?.code));
   assert.deepEqual([codes.filter((code) => code === 4010).length, codes.filter((code) => code === 111).length], [1_024, 76]);
@@ -310,7 +310,7 @@ describe('three nodes', () => {
     await fans[2].shows({ applause: 30, boo: 5 }, 'the node alone');
     network.heal();
     for (const one of fans) await one.shows({ applause: 30, boo: 15 }, 'after the cut');
-    // What a dead node has told stays.
+    // Counts that a dead node has sent to the others stay.
     await fans[2].react('boo', 1);
     for (const one of fans) await one.shows({ boo: 16 });
     fans[2].client.disconnect();

@@ -1,5 +1,5 @@
-// The registry by the official SDK, written once: run on one node, and across the nodes of a cluster.
-// Each scenario gets: client(node, options) → a Centrifuge connected to that node, api(node, method, body), token(claims), equal(a, b).
+// The registry with the official SDK. The same scenarios run on one node and on the nodes of a cluster. Each scenario gets: client(node,
+// options) → a Centrifuge connected to that node, api(node, method, body), token(claims), equal(a, b).
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export const SCOPES = [
@@ -19,7 +19,7 @@ async function refused(promise, code, equal) {
   equal(found, code);
 }
 
-/** Waits until a condition holds: what one node does takes its time to the others. */
+/** Waits until a condition holds: a change on one node needs time to reach the others. */
 export async function eventually(condition, what, seconds = 30) {
   let last;
   for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(10)) {

@@ -1,4 +1,4 @@
-// The registry on one node.
+// The scenarios of the registry on one node.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';

@@ -1,4 +1,4 @@
-// A configuration that changes while the server runs: what is taken at once, what is refused, and what nobody notices.
+// The configuration changes while the server runs: some keys apply at once, some changes are refused, and some have no effect for clients.
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -35,14 +35,14 @@ function client(server, options) {
   return made;
 }
 
-/** Asks for a reload, and gives the whole answer. */
+/** Requests a reload and returns the whole answer. */
 async function reload(server, key = KEY) {
   const response = await fetch(`${server.http}/api/reload`, { method: 'POST', headers: { 'X-API-Key': key, 'Content-Type': 'application/json' }, body: '{}' });
   const text = await response.text();
   return { status: response.status, ...(text.startsWith('{') && JSON.parse(text)) };
 }
 
-/** Has a server work with another configuration; it must take it. */
+/** Gives a server another configuration. The server must accept it. */
 async function change(server, to, edit) {
   server.configure(to, edit);
   const { result, error, ...other } = await reload(server);
@@ -58,7 +58,7 @@ const metric = async (server, name) => {
 };
 
 describe('a reload', () => {
-  test('takes what is good, and of what is not it says why and takes nothing', { timeout: 120_000 }, async () => {
+  test('applies a valid configuration, and of an invalid one reports the error and applies nothing', { timeout: 120_000 }, async () => {
     const server = await start();
     assert.deepEqual((await reload(server)).result, { generation: 1, changed: [] });
     const { result: { nodes: [before] } } = await server.api('info');
@@ -96,7 +96,7 @@ describe('a reload', () => {
     await server.until(() => /works with the configuration/.test(server.output));
   });
 
-  test('changes keys of tokens, origins and limits for those who come; those who are there stay', { timeout: 120_000 }, async () => {
+  test('changes keys of tokens, origins and limits for new clients; connected clients stay', { timeout: 120_000 }, async () => {
     const server = await start();
     const [ann, early] = [client(server, { token: token({ sub: 'ann' }) }), subscribe(client(server, { token: token({ sub: 'eve' }) }), 'history:a')];
     await ann.until('connected');
@@ -190,7 +190,7 @@ describe('a reload', () => {
     assert.equal(code, 108, 'nobody is asked any more');
   });
 
-  test('tells other endpoints what happens', { timeout: 120_000 }, async () => {
+  test('sends events to other endpoints', { timeout: 120_000 }, async () => {
     const [first, second] = [await receiver(), await receiver()];
     const told = (to, types) => ({ events: [{ name: 'crm', endpoint: to.url, types, batch_wait: '0s', delay: '0s' }] });
     const server = await start();
@@ -222,7 +222,7 @@ describe('a reload', () => {
     await second.has('user.online', 'eve');
   });
 
-  test('tells an endpoint that comes later, or asks for more, who is there', { timeout: 120_000 }, async () => {
+  test('sends the present clients to an endpoint that is added, or that asks for more events', { timeout: 120_000 }, async () => {
     const STATES = ['occupied', 'vacated', 'user_online', 'user_offline'];
     const [first, second, third] = [await receiver(), await receiver(), await receiver()];
     const endpoint = (name, to, types, more = {}) => ({ name, endpoint: to.url, types, batch_wait: '0s', delay: '0s', ...more });
@@ -246,7 +246,7 @@ describe('a reload', () => {
     await change(server, { events: [endpoint('again', again, STATES)] });
     await again.has('channel.occupied', 'history:b');
     await again.has('user.online', 'bob');
-    // The node may have noticed a moment later that she has gone.
+    // The node may notice a moment later that Ann has disconnected.
     const last = () => again.sent.filter(({ subject }) => subject === 'ann').at(-1)?.type;
     await until(() => last() !== 'io.touchline.user.online', () => 'nobody takes ann for online');
   });
@@ -273,7 +273,7 @@ describe('a reload', () => {
     assert.match((await reload(server)).error.message, /client\.token: its keys cannot be fetched/);
     const eve = client(server, { token: signed('eve') });
     await eve.until('connected');
-    // While a reload waits for the issuer, the node stops as ever.
+    // While a reload waits for the issuer, the node still stops as usual.
     server.process.kill('SIGHUP');
     await sleep(200);
     server.process.kill('SIGTERM');
@@ -348,7 +348,7 @@ describe('a reload', () => {
     })();
     for (let n = 1; n <= 20; n++) {
       assert.equal((await change(server, rooms(n))).generation, n + 1);
-      // The answer came behind the last shard.
+      // The answer came after the last shard had the new configuration.
       const answers = await Promise.all(Array.from({ length: 8 }, () => server.api('publish', { channel: `only${n}:x`, data: 1 })));
       assert.ok(answers.every(({ result }) => result), JSON.stringify(answers));
     }
@@ -402,7 +402,7 @@ describe('a reload', () => {
   });
 });
 
-/** A backend that remembers what it was told. */
+/** A backend that stores the events that it receives. */
 async function receiver() {
   const sent = [];
   const server = createServer(async (request, response) => {

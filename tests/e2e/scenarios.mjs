@@ -1,10 +1,10 @@
-// What the official SDK must be able to do, written once and run in Node and in Chromium.
-// Each scenario gets: client(options) → a Centrifuge, token(claims), api(method, body), equal(a, b), and fails by throwing.
+// Scenarios for the official SDK. The same scenarios run in Node and in Chromium. Each scenario gets: client(options) → a Centrifuge,
+// token(claims), api(method, body), equal(a, b). It throws if it fails.
 
 const within = (promise, what, ms = 30_000) =>
   Promise.race([promise, new Promise((_, reject) => setTimeout(() => reject(new Error(`waited too long for ${what}`)), ms))]);
 
-/** Collects events, and waits for the nth. */
+/** Collects events, and waits for the nth event. */
 function collect(emitter, name) {
   const seen = [];
   const waiting = [];
@@ -19,7 +19,7 @@ function collect(emitter, name) {
 const now = () => Math.floor(Date.now() / 1000);
 let serial = 0;
 const page = Math.random().toString(36).slice(2);
-/** Nobody else has it, in whatever process or page. */
+/** A name that no other process or page uses. */
 const unique = (prefix) => `${prefix}${page}-${++serial}`;
 
 export const scenarios = {
@@ -211,7 +211,7 @@ export const scenarios = {
     await within(c.ready(), 'connected');
     for (const end = Date.now() + 30_000; asked === 0 && Date.now() < end; ) await new Promise((r) => setTimeout(r, 50));
     await new Promise((r) => setTimeout(r, 200));
-    // One connection all the time: a client that was told to go would ask for a token as well, and come back.
+    // The client keeps its one connection. A client that the server disconnects would also ask for a token, and reconnect.
     equal([asked, c.state, connecting.length], [1, 'connected', 1]);
   },
 
@@ -349,7 +349,7 @@ export const scenarios = {
     await publish(7, false);
     await publications.count(6);
     equal(publications.map((p) => p.data), [1, 2, 4, 5, 6, 7].map(state));
-    // The one after the exclusion comes whole, and so does the first that is recovered.
+    // The publication after the exclusion arrives whole, and so does the first recovered publication.
     equal(subscription.deltaStats().numDeltaPayloads, 3);
   },
 

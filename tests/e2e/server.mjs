@@ -1,4 +1,4 @@
-// Starts the real binary on a free port, and talks to its server API.
+// Starts the real binary on a free port, and calls its server API.
 import { createHmac } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -13,7 +13,7 @@ const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchlin
 const open = { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true };
 const history = { history_size: 100, history_ttl: '60s', force_recovery: true, allow_history_for_subscriber: true, allow_history_for_anonymous: true };
 
-/** For `change.streams`: HTTP streams are compressed, however short their messages. */
+/** For `change.streams`: HTTP streams are compressed, even with short messages. */
 export const COMPRESSED = { compression: true, compression_min_size: 1 };
 
 export function config(port, change = {}, address = '127.0.0.1') {
@@ -64,11 +64,11 @@ export function config(port, change = {}, address = '127.0.0.1') {
   };
 }
 
-/** Ports that are promised to some test of this machine. */
+/** A directory with the ports that tests on this machine have reserved. */
 const PROMISED = join(tmpdir(), 'touchline-ports');
 const PROMISE_MS = 600_000;
 
-/** Promises a port to nobody else for ten minutes: between two tests that both find it free only one may have it. */
+/** Reserves a port for ten minutes: of two tests that both find it free, only one gets it. */
 function promise(port) {
   const file = join(PROMISED, String(port));
   mkdirSync(PROMISED, { recursive: true });
@@ -83,7 +83,7 @@ function promise(port) {
   }
 }
 
-/** A port that nobody has, below those that the kernel gives to connections, which come and go all the time beside the tests. */
+/** A free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run. */
 export function freePort() {
   const port = 10_000 + Math.floor(Math.random() * 20_000);
   if (!promise(port)) return freePort();
@@ -94,7 +94,7 @@ export function freePort() {
 }
 
 export class Server {
-  /** `ready`: tells when the server can be used. `on`: the address that it listens on, and the words that run a program where that address is. */
+  /** `ready`: a function that tests whether the server can be used. `on`: the server's address, and the command that runs a program at that address. */
   static async start({ args, change, port, seconds, ready, on = { address: '127.0.0.1', words: [] } } = {}) {
     const server = new Server();
     server.address = on.address;
@@ -117,7 +117,7 @@ export class Server {
     return server;
   }
 
-  /** Writes its configuration anew, as `start` does. `edit`: changes it before. */
+  /** Writes the configuration again, as `start` does. `edit`: a function that changes it before. */
   configure(change, edit = () => {}) {
     const written = config(this.port, change, this.address);
     edit(written);
@@ -142,7 +142,7 @@ export class Server {
     return response.json();
   }
 
-  /** Stops the server; gives its exit code. One that runs and is told to stop must end in order, whoever looks at the code. */
+  /** Stops the server and returns its exit code. A running server that gets SIGTERM must end with code 0 in every test. */
   async stop(signal = 'SIGTERM') {
     const wasRunning = this.process.exitCode === null && this.process.signalCode === null;
     this.process.kill(signal);

@@ -1,4 +1,5 @@
-// A cluster on a NATS server that carries little in one message: what does not fit is refused at once, and nothing is said to be sent that cannot arrive.
+// A cluster on a NATS server with a small limit for messages: a message that is too large is refused at once, and no answer claims that it
+// was sent.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -23,7 +24,7 @@ describe('a cluster on a NATS server with a small max_payload', () => {
       const counts = await Promise.all(nodes.map((node) => node.api('count', { scope: 'devices' })));
       return counts.every(({ result }) => result.nodes.length === nodes.length);
     }, 'the nodes to see each other', 60);
-    // The bound is known a moment after the first connect.
+    // The node learns the limit a moment after the first connect.
     for (const node of nodes) await eventually(async () => (await node.api('publish', { channel: 'any', data: 'x'.repeat(CARRIED) })).error?.code === 107, 'the bound');
   });
   after(async () => {
@@ -46,7 +47,7 @@ describe('a cluster on a NATS server with a small max_payload', () => {
     return client;
   }
 
-  test('what is larger is refused, wherever its receiver is', { timeout: 60_000 }, async () => {
+  test('larger messages are refused, wherever the receiver is', { timeout: 60_000 }, async () => {
     const [near, far] = [await connect(0, 'near'), await connect(1, 'far')];
     for (const client of [near, far]) await client.rpc('registry.register', { scope: 'devices', name: client === near ? 'near' : 'far' });
     await eventually(async () => (await nodes[0].api('lookup', { scope: 'devices', name: 'far' })).result, 'the far name');
@@ -65,7 +66,7 @@ describe('a cluster on a NATS server with a small max_payload', () => {
         }
       }
     }
-    // The other nodes hear of everything behind it.
+    // The other nodes get all later messages.
     await near.rpc('registry.register', { scope: 'devices', name: 'later' });
     for (const node of nodes) await eventually(async () => (await node.api('lookup', { scope: 'devices', name: 'later' })).result, 'a later name');
     for (const channel of ['any', 'history:any']) {
@@ -91,11 +92,11 @@ describe('a cluster on a NATS server with a small max_payload', () => {
     assert.deepEqual(Object.keys(result.channels).filter((channel) => channel.startsWith('long-')).sort(), [...expected].sort());
   });
 
-  test('who acts for a client does not wait for a frozen node', { timeout: 60_000 }, async () => {
+  test('an operation for a client does not wait for a frozen node', { timeout: 60_000 }, async () => {
     const far = await connect(1, 'far');
     nodes[2].process.kill('SIGSTOP');
     try {
-      // It stops when the system comes to it, and may answer until then.
+      // The process stops when the kernel handles the signal, and may answer until then.
       const state = () => readFileSync(`/proc/${nodes[2].process.pid}/stat`, 'utf8').split(') ')[1][0];
       await eventually(() => state() === 'T', 'the node to stand still');
       let isOver = false;

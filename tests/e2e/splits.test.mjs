@@ -1,5 +1,5 @@
-// Three machines in network namespaces, each with a NATS server and a node; links between them are cut, slowed and healed while official
-// clients are connected to every node, names come and go, and everybody publishes.
+// Three machines in network namespaces, each with a NATS server and a node. Links between them are cut, slowed and healed. Meanwhile
+// official clients are connected to every node, names are registered and unregistered, and every node gets publications.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,9 +11,9 @@ import { eventually, SCOPES } from './registry.mjs';
 import { Server, token } from './server.mjs';
 
 const CHANNEL = 'history:match';
-/** How long after healing everything must be as if nothing had been. */
+/** The time after the healing in which all effects of the split must end. */
 const HEALED_SECONDS = 20;
-/** The same for publications whose way was lost: reads that nobody answers are asked again, caches are looked after, clients wait between their tries. */
+/** The same time for lost publications: reads without an answer are repeated, caches are checked, and clients wait between their attempts. */
 const RECOVERED_SECONDS = 30;
 
 describe('three machines', () => {
@@ -28,10 +28,10 @@ describe('three machines', () => {
     servers = await Promise.all([0, 1, 2].map((machine) => Nats.member(network, machine)));
     const urls = servers.map((server) => server.url);
     nodes = await Promise.all([0, 1, 2].map((machine) => {
-      // Its own server first, and the others when that is gone.
+      // The node connects to its own server first, and to the others when that server is gone.
       const nats_url = [urls[machine], ...urls.filter((url) => url !== urls[machine])];
       const cluster = { engine: 'nats', name: 'splits', nats_url, nats_no_randomize: true, stream_replicas: 3, heartbeat_interval: '300ms', node_timeout: '1500ms' };
-      // JetStream elects its leaders first, which takes long on a busy machine.
+      // JetStream first elects its leaders, which takes long on a busy machine.
       return Server.start({ port: 8000, seconds: 180, change: { registry: { scopes: SCOPES }, client: { recovery_max_publication_limit: 10_000 }, history: { history_size: 10_000 }, cluster }, on: { address: network.address(machine), words: network.on(machine, []) } });
     }));
     await eventually(() => seen(3), 'the nodes to see each other', 60);
@@ -68,7 +68,7 @@ describe('three machines', () => {
     return client;
   }
 
-  /** Follows the match on a node, and notes what it sees. */
+  /** Follows the match on a node, and records its publications. */
   async function fan(_, node) {
     const client = connect(node);
     const subscription = client.newSubscription(CHANNEL);
@@ -83,7 +83,7 @@ describe('three machines', () => {
     return { client, seen, story };
   }
 
-  /** A client that holds names, and knows which. */
+  /** A client that registers names, and records which names it holds. */
   async function device(node, name) {
     const client = connect(node);
     await client.ready(30_000);
@@ -130,7 +130,10 @@ describe('three machines', () => {
     } catch { return false; }
   }
 
-  /** Publishes on every node until told to stop or the node is dead, the same again until it is acknowledged; gives what was. */
+  /**
+   * Publishes on every node until `stop` is called or the node is dead, and repeats each publication until it is acknowledged.
+   * Returns the acknowledged publications.
+   */
   function publish() {
     const acknowledged = [];
     let isOver = false;
@@ -147,7 +150,7 @@ describe('three machines', () => {
       }
     });
     return async () => {
-      // Enough to show something, however slow the machine is.
+      // This is enough to show an effect, even on a slow machine.
       await eventually(() => acknowledged.length > 60, 'publications', 60);
       isOver = true;
       await Promise.all(publishers);
@@ -155,7 +158,7 @@ describe('three machines', () => {
     };
   }
 
-  /** Names come and go on every node, some of them the same on all. */
+  /** Registers and unregisters names on every node. Some names are the same on all nodes. */
   function churn() {
     let isOver = false;
     const workers = devices.map(async (device) => {
@@ -183,7 +186,10 @@ describe('three machines', () => {
     return acknowledged.length;
   }
 
-  /** Every fan has all that was acknowledged, once, in one order, and what one publisher sent in the order in which it was acknowledged. */
+  /**
+   * Every fan has each acknowledged publication once, and all fans have the same order. The publications of one publisher are in
+   * the order of their acknowledgements.
+   */
   async function complete(acknowledged) {
     const missing = () => fans.map(({ seen }) => {
       const all = new Set(seen);
@@ -203,7 +209,7 @@ describe('three machines', () => {
     }
   }
 
-  // What one test left behind is not the next one's.
+  // The state of one test is not used in the next test.
   beforeEach(() => fans.forEach(({ seen }) => seen.splice(0)));
 
   test('a full split: one against two', { timeout: 180_000 }, async () => {
@@ -264,7 +270,7 @@ describe('three machines', () => {
     const before = devices[2];
     fans.splice(2)[0].client.disconnect();
     devices.splice(2);
-    // On the one that is killed, too.
+    // The publisher also publishes on the node that is killed.
     const [stop, stopChurn] = [publish(), churn()];
     const [killed] = nodes.splice(2);
     await sleep(1_000);

@@ -1,4 +1,4 @@
-// Statistics: what clients of the official SDK did, asked of the server API afterwards; on SQLite, and of two nodes on PostgreSQL.
+// Statistics: the server API reports the actions of clients of the official SDK afterwards, with SQLite, and with two nodes on PostgreSQL.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ import { freePort, Server, token } from './server.mjs';
 
 const ANDROID = 'Mozilla/5.0 (Linux; Android 15) Mobile';
 
-/** A client with a user, or none, that follows some channels. */
+/** A client with or without a user that subscribes to some channels. */
 async function fan(server, user, channels, agent = ANDROID) {
   const socket = class extends WebSocket { constructor(url) { super(url, { headers: { 'User-Agent': agent } }); } };
   const client = new Centrifuge(server.websocket, { websocket: socket, ...(user && { token: token({ sub: user }) }) });
@@ -35,7 +35,7 @@ test('audiences, traffic, connections and events are there after a restart, and 
   const change = { store: { stats: { enabled: true, url: `sqlite:${join(directory, 'stats.db')}`, track_rate: 5, track_size: 64 } } };
   let server = await Server.start({ port, change });
   const clients = [];
-  // Two connections of one user, one of another, one without a user; the last one leaves and comes back.
+  // Two connections of one user, one of another user, and one without a user. The last one disconnects and connects again.
   for (const user of ['ann', 'ann', 'bob', '']) clients.push(await fan(server, user, ['room:1', 'history:1']));
   const briefly = await fan(server, 'cyd', ['room:1'], 'some-program/1.0');
   await server.api('publish', { channel: 'room:1', data: 1 });
@@ -100,7 +100,7 @@ test('two nodes, a minute that turns, and a database that dies: nothing waits fo
     clients.forEach((client) => client.disconnect());
     assert.deepEqual(await Promise.all(nodes.map((node) => node.stop())), [0, 0], nodes.map((node) => node.output).join());
   });
-  // Not so late in a minute that it turns while they come, nor in its first second, which may count with the minute before.
+  // The clients must not connect near the end of a minute, nor in its first second, which may count for the minute before.
   if (Date.now() % 60_000 > 40_000) await atMinute();
   await sleep(Math.max(0, 1_500 - (Date.now() % 60_000)));
   const start = Math.floor(Date.now() / 60_000) * 60;

@@ -1,4 +1,4 @@
-// The guide to tests of programs: its block for node:test is run as it stands there.
+// The block for node:test in the guide to tests of programs runs as it is.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ const binary = resolve(process.env.TOUCHLINE_BIN ?? join(root, 'target/debug/tou
 test('the block for node:test is a whole test', { timeout: 120_000 }, async () => {
   const section = readFileSync(join(root, 'docs/guides/testing.md'), 'utf8').split(/^## /m).find((part) => part.startsWith('node:test'));
   const [[, block]] = section.matchAll(/^```js\n([^]*?)^```$/gm);
-  // Below the packages of these tests: there Node finds the SDK.
+  // The directory is below the packages of these tests, where Node finds the SDK.
   const directory = mkdtempSync(new URL('./guide-', import.meta.url).pathname);
   try {
     writeFileSync(join(directory, 'live.test.mjs'), block);

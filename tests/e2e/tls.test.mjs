@@ -1,4 +1,4 @@
-// TLS on every port, certificates that change, certificates of clients; HTTP/2 with everything in its streams.
+// TLS on every port, certificates that change, certificates of clients, and HTTP/2 with all transports in its streams.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
@@ -115,7 +115,7 @@ describe('TLS', () => {
   });
 
   test('an endless answer that ends says goodbye', { timeout: 120_000 }, async () => {
-    // Python's is the library that tells an end from a link that was cut.
+    // Python's library distinguishes an orderly end from a cut link.
     const script = `
 import socket, ssl, sys
 context = ssl.create_default_context(cafile=sys.argv[1])
@@ -134,7 +134,7 @@ while part := link.recv(4096):
     assert.match(text, /"code":3503/);
   });
 
-  test('plain HTTP on such a port is refused, and costs nobody anything', { timeout: 120_000 }, async () => {
+  test('plain HTTP on such a port is refused, without an effect on other clients', { timeout: 120_000 }, async () => {
     await assert.rejects(fetch(`http://127.0.0.1:${server.port}/health`));
     assert.equal((await request(server, { path: '/health' })).status, 200);
   });
@@ -152,7 +152,7 @@ describe('HTTP/2', () => {
   before(async () => { [server, plain] = await Promise.all([secured(), Server.start()]); });
   after(async () => assert.deepEqual(await Promise.all([server.stop(), plain.stop()]), [0, 0]));
 
-  /** Sends a request; collects what comes back. */
+  /** Sends a request and collects the answer. */
   const open = (session, headers, body) => {
     const stream = session.request(headers, { endStream: false });
     const got = { stream, text: '', headers: once(stream, 'response').then(([headers]) => headers) };

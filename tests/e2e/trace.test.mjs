@@ -1,4 +1,4 @@
-// Traces: what goes in and out for one client, user or channel, asked for by who looks for a fault.
+// Traces: the input and output of one client, user or channel, recorded for a person who looks for a fault.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { after, test } from 'node:test';
@@ -22,7 +22,7 @@ async function start(change) {
   return server;
 }
 
-/** A client without an SDK: it sends the commands that a test writes. */
+/** A client without an SDK. It sends the commands that a test writes. */
 async function connect(server, claims) {
   const socket = new WebSocket(server.websocket);
   const client = { socket, replies: [], id: 0 };
@@ -48,7 +48,7 @@ async function until(condition) {
 }
 
 const trace = (server, question) => server.api('trace', question);
-/** Asks until a trace has shown frames that are enough. */
+/** Reads a trace until it has shown enough frames. */
 async function seen(server, question, isEnough) {
   const frames = [];
   await until(async () => {
@@ -91,7 +91,7 @@ test('a trace of a user has those of all its connections, also of later ones', {
   assert.ok(frames.every((frame) => !('payload' in frame)), 'nobody has asked for payloads');
 });
 
-test('a trace of a channel has what is published, counts nobody and is told to nobody', { timeout: 60_000 }, async () => {
+test('a trace of a channel has its publications, does not count as a subscriber, and is in no presence', { timeout: 60_000 }, async () => {
   const server = await start();
   const question = { id: 'c', channel: 'room:a', payloads: true, seconds: 60 };
   await begin(server, question);
@@ -116,7 +116,7 @@ test('a trace of a channel has what is published, counts nobody and is told to n
   assert.deepEqual([only.offset, more.length], [2, 0], 'a repetition is no publication');
 });
 
-test('what waits for nobody is bounded, and what is left out is counted', { timeout: 60_000 }, async () => {
+test('waiting frames are limited, and omitted ones are counted', { timeout: 60_000 }, async () => {
   const server = await start();
   const question = { id: 'much', channel: 'room:a', payloads: true, seconds: 60 };
   await begin(server, question);

@@ -1,4 +1,4 @@
-// Traces as a collector gets them: calls of the server API, questions to a backend, batches of events, commands of a consumer.
+// Traces as a collector receives them: calls of the server API, calls to a backend, batches of events, commands of a consumer.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, describe, test } from 'node:test';
@@ -132,7 +132,7 @@ describe('traces', () => {
     assert.ok(all.every(([{ tags }]) => tags.traceparent.startsWith(`00-${TRACE}-`)));
   });
 
-  test('questions and events are spans, and their receivers are told of what', async () => {
+  test('hooks and events are spans, and their receivers get the trace context', async () => {
     const client = new WebSocket(server.websocket);
     await new Promise((resolve) => client.once('open', resolve));
     client.send(JSON.stringify({ id: 1, connect: {} }));
@@ -189,7 +189,7 @@ test('each part can be switched off, and nothing is made unless it is asked for'
   collector.stop();
 });
 
-test('a collector that is away, or refuses, costs nobody anything, and the last spans arrive at the stop', async () => {
+test('a collector that is away or refuses has no effect on clients, and the last spans arrive at the stop', async () => {
   const collector = await Collector.start();
   collector.status = 503;
   const server = await traced(collector, {}, { enabled: true }, ['OTEL_SERVICE_NAME=live', 'OTEL_EXPORTER_OTLP_TIMEOUT=500']);

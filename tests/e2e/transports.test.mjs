@@ -1,4 +1,4 @@
-// The official SDK in Node over every way in that it knows, in both encodings: the same scenarios.
+// The same scenarios with the official SDK in Node over every transport that it supports, in both encodings.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Centrifuge as Json } from 'centrifuge';

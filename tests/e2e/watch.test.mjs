@@ -1,4 +1,4 @@
-// The way to list and to follow a scope that docs/registry.md shows, run as it stands there: through a mass change, and beyond the log.
+// The code of docs/guides/registry.md that lists and follows a scope, run as it is: during a mass change, and when the log is too short.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { readFileSync } from 'node:fs';
@@ -7,14 +7,14 @@ import WebSocket from 'ws';
 import { eventually } from './registry.mjs';
 import { Server, token } from './server.mjs';
 
-const page = readFileSync(new URL('../../docs/registry.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../docs/guides/registry.md', import.meta.url), 'utf8');
 const [, example] = page.match(/```js\n(\/\/ Calls onTable[^]*?)```/);
 const watch = new Function(`${example}; return watch;`)();
 
 const NAMES = 20_000;
 const open = { allow_register: ['*'], allow_lookup_for_client: true, allow_watch_for_client: true, client_entries_limit: 1_000_000 };
 
-describe('who watches a scope', () => {
+describe('a client that watches a scope', () => {
   let server;
   const clients = [];
   before(async () => {
@@ -41,7 +41,7 @@ describe('who watches a scope', () => {
     }
   }
 
-  /** A watcher and what it has been told. */
+  /** A watcher and the changes that it received. */
   async function watching(scope) {
     const client = await connected('watcher');
     const told = { client, table: undefined, lists: 0, changes: [], ends: [] };
@@ -56,7 +56,7 @@ describe('who watches a scope', () => {
     return told;
   }
 
-  test('is told each change of a mass change once, and stays', { timeout: 120_000 }, async () => {
+  test('gets each change of a mass change once, and stays connected', { timeout: 120_000 }, async () => {
     const holder = await connected('holder');
     await register(holder, 'wide', NAMES);
     const told = await watching('wide');

@@ -1,4 +1,4 @@
-// Clients without an SDK: whoever can open a socket. curl, nc, the browser's own EventSource, and requests that go wrong.
+// Clients without an SDK: curl, nc, the browser's own EventSource, and incorrect requests.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -9,7 +9,7 @@ import WebSocket from 'ws';
 import { spawn } from './processes.mjs';
 import { freePort, Server, token } from './server.mjs';
 
-/** A program whose output is read line by line. */
+/** A program whose output the test reads line by line. */
 class Program {
   constructor(command, ...words) {
     this.process = spawn(command, words);
@@ -25,7 +25,7 @@ class Program {
 
   say(...lines) { for (const line of lines) this.process.stdin.write(`${typeof line === 'string' ? line : JSON.stringify(line)}\n`); }
 
-  /** The first line that fits, as JSON. */
+  /** The first line that fits, parsed as JSON. */
   async line(fits, seconds = 30) {
     let looked = 0;
     for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(10)) {
@@ -39,7 +39,7 @@ class Program {
     throw new Error(`no such line among:\n${this.lines.join('\n')}`);
   }
 
-  /** No more is said; it ends with the connection. */
+  /** Closes the input of the program and waits until the program ends. */
   async end() {
     this.process.stdin.end();
     await this.exit;
@@ -80,7 +80,7 @@ describe('compressed streams', () => {
     });
   }
 
-  test('who has said what it takes is told what it gets', { timeout: 120_000 }, async () => {
+  test('a client that names its encodings gets the chosen one in the head', { timeout: 120_000 }, async () => {
     for (const [accepted, expected] of [['gzip', 'gzip'], ['identity', null], ['gzip;q=0, *', null]]) {
       const stop = new AbortController();
       const answer = await fetch(`${server.http}/connection/uni_http_stream`, { method: 'POST', body, headers: { 'accept-encoding': accepted }, signal: stop.signal });
@@ -150,7 +150,7 @@ describe('one-way transports', () => {
     assert.equal((await closed)[0], 3503);
   });
 
-  test('what is wrong is said at once', { timeout: 120_000 }, async () => {
+  test('an error arrives at once', { timeout: 120_000 }, async () => {
     const get = (path, options) => fetch(`${server.http}${path}`, options);
     const expect = async (path, options, status) => {
       const response = await get(path, options);
@@ -193,7 +193,7 @@ describe('emulation', () => {
   after(async () => assert.equal(await server.stop(), 0));
   const post = async (body, headers = {}) => (await fetch(`${server.http}/emulation`, { method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body), headers })).status;
 
-  test('commands reach their session, and nobody else does', { timeout: 120_000 }, async () => {
+  test('commands reach their session, and no other client can send to it', { timeout: 120_000 }, async () => {
     const curl = new Program('curl', '-sN', `${server.http}/connection/http_stream`, '-d', JSON.stringify({ id: 1, connect: {} }));
     const { connect: { session, node, client } } = await curl.line((reply) => reply.connect);
     const subscribe = (id) => JSON.stringify({ id, subscribe: { channel: `news-${id}` } });
@@ -245,7 +245,7 @@ describe('bare TCP', () => {
     assert.deepEqual(Object.values(presence.presence).map((info) => info.user), ['lamp']);
   });
 
-  test('who types is told what is expected, and may try again', { timeout: 120_000 }, async () => {
+  test('a person who types lines gets the expected form, and may try again', { timeout: 120_000 }, async () => {
     const typist = nc();
     typist.say('hello', 'help');
     const { error } = await typist.line((reply) => reply.error);
@@ -253,7 +253,7 @@ describe('bare TCP', () => {
     assert.match(error.message, /one JSON command a line/);
     typist.say({ id: 1, connect: {} });
     assert.ok((await typist.line((reply) => reply.connect)).connect.client);
-    // It may be told, and its connection ended, before it has said all.
+    // The server may send its error and end the connection before the client has sent all lines.
     typist.process.stdin.on('error', () => {});
     typist.say(...Array.from({ length: 10 }, () => 'no'));
     assert.deepEqual((await typist.line((message) => message.push?.disconnect)).push.disconnect, { code: 3509, reason: 'too many errors' });
@@ -292,7 +292,7 @@ describe('bare TCP', () => {
     assert.ok(!awake.lines.some((line) => line.includes('disconnect')), awake.lines.join('\n'));
   });
 
-  test('one who closes his side gets his answers first', { timeout: 120_000 }, async () => {
+  test('a client that closes its side gets its replies first', { timeout: 120_000 }, async () => {
     const once = nc('-N');
     once.say({ id: 1, connect: {} });
     await once.end();
@@ -340,8 +340,8 @@ describe('a client that sends more than it may', () => {
     assert.match(await (await fetch(`${server.http}/metrics`)).text(), /touchline_throttled_total [1-9]/);
   });
 
-  test('over emulation is told to come back later', { timeout: 120_000 }, async (t) => {
-    // So few a second that no machine is too slow to send more, and so many that they can't all be kept until their time comes.
+  test('over emulation gets the time to come back', { timeout: 120_000 }, async (t) => {
+    // With this limit even a slow machine can send more, and the waiting commands exceed the time for which the server keeps them.
     const server = await Server.start({ change: { client: { command_rate_limit: 10 } } });
     t.after(() => server.stop());
     const curl = new Program('curl', '-sN', `${server.http}/connection/http_stream`, '-d', JSON.stringify({ id: 1, connect: {} }));
@@ -360,7 +360,7 @@ describe('publications that expire', () => {
   });
   after(async () => assert.equal(await server.stop(), 0));
 
-  test('are not given to who comes back, nor stand in history', { timeout: 120_000 }, async () => {
+  test('are neither recovered nor in the history', { timeout: 120_000 }, async () => {
     const channel = 'history:expiring';
     const { result: first } = await server.api('publish', { channel, data: 'first' });
     await server.api('publish', { channel, data: 'stale', expires_in: 5 });

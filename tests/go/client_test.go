@@ -59,7 +59,7 @@ func withServer(m *testing.M) int {
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// freePort finds one below those that the kernel gives to connections, which come and go all the time beside the tests.
+// freePort finds a free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run.
 func freePort() int {
 	for {
 		port := 10_000 + rand.IntN(20_000)
@@ -152,7 +152,7 @@ func apiOf(t *testing.T, base, method string, body object) {
 
 func unique(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), serial.Add(1)) }
 
-// each runs a test in every form that the SDK knows.
+// each runs a test in every combination that the SDK supports.
 func each(t *testing.T, run func(t *testing.T, connect func(config centrifuge.Config) *centrifuge.Client)) {
 	makers := map[string]func(string, centrifuge.Config) *centrifuge.Client{"json": centrifuge.NewJsonClient, "protobuf": centrifuge.NewProtobufClient}
 	for name, make := range makers {
@@ -304,7 +304,7 @@ func TestRefreshesItsToken(t *testing.T) {
 		for end := time.Now().Add(patience); asked.Load() < 2 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		}
 		time.Sleep(100 * time.Millisecond)
-		// One connection all the time: a client that was told to go would ask for a token as well, and come back.
+		// The client keeps its one connection. A client that the server disconnects would also ask for a token, and reconnect.
 		if asked.Load() != 2 || client.State() != centrifuge.StateConnected || connecting.Load() != 1 {
 			t.Fatal(asked.Load(), client.State(), connecting.Load())
 		}

@@ -1,5 +1,5 @@
-// gRPC with Google's library, with messages whose fields are numbered here by hand, as Centrifugo's are: the server API,
-// and a backend that answers hooks.
+// gRPC with Google's library: the server API, and a backend that answers hooks. The numbers of the messages' fields are written here by
+// hand. They are the same as in Centrifugo.
 package tests
 
 import (
@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// raw passes messages on as they are.
+// raw forwards messages unchanged.
 type raw struct{}
 
 func (raw) Marshal(message any) ([]byte, error) { return *message.(*[]byte), nil }
@@ -35,7 +35,7 @@ func (raw) Unmarshal(data []byte, message any) error {
 }
 func (raw) Name() string { return "proto" }
 
-// field makes one field of a message: a text, a number, or a message.
+// field encodes one field of a message: a text, a number, or a message.
 func field(number protowire.Number, value any) []byte {
 	switch value := value.(type) {
 	case string:
@@ -56,7 +56,7 @@ func message(fields ...[]byte) []byte {
 	return all
 }
 
-// fields reads a message: texts and numbers by their number in it; what is repeated is joined by commas.
+// fields reads a message: texts and numbers by the number of their field. Repeated values are joined by commas.
 func fields(t *testing.T, data []byte) map[int]string {
 	t.Helper()
 	found := map[int]string{}
@@ -78,7 +78,7 @@ func fields(t *testing.T, data []byte) map[int]string {
 			value, length := protowire.ConsumeFixed64(data)
 			text, data = fmt.Sprint(value), data[length:]
 		default:
-			t.Fatalf("field %d is of a kind that no message has", number)
+			t.Fatalf("field %d has a type that no message has", number)
 		}
 		if before, is := found[int(number)]; is {
 			text = before + "," + text
@@ -121,7 +121,7 @@ func (c apiClient) try(key, method string, request []byte, options ...grpc.CallO
 	return answer, c.connection.Invoke(ctx, "/centrifugal.centrifugo.api.CentrifugoApi/"+method, &request, &answer, options...)
 }
 
-// result is field 2 of the answer, which has no error in field 1.
+// result returns field 2 of the answer. The answer must not have an error in field 1.
 func (c apiClient) result(method string, request []byte, options ...grpc.CallOption) map[int]string {
 	c.t.Helper()
 	answer, err := c.try(key, method, request, options...)
@@ -240,7 +240,7 @@ func TestCallsTheServerAPIByCentrifugosNumbers(t *testing.T) {
 	}
 }
 
-// question is what a backend was asked.
+// question is a request to the backend.
 type question struct {
 	method   string
 	metadata metadata.MD
@@ -253,7 +253,7 @@ type backend struct {
 	questions []question
 }
 
-// serveHooks starts a backend. It answers with what `answer` gives.
+// serveHooks starts a backend. It answers each request with the result of `answer`.
 func serveHooks(t *testing.T, answer func(method string, fields map[int]string) ([]byte, error)) *backend {
 	t.Helper()
 	b := &backend{port: freePort()}
@@ -296,7 +296,7 @@ func (b *backend) asked() []question {
 	return append([]question{}, b.questions...)
 }
 
-// withHooks makes all hooks ask a backend.
+// withHooks sends the requests of all hooks to a backend.
 func withHooks(config object, port int, more object) {
 	proxy := func() object {
 		proxy := object{"endpoint": fmt.Sprintf("grpc://%s", address(port)), "timeout": "5s", "include_connection_meta": true, "http_headers": []string{"X-Test"},
@@ -393,7 +393,7 @@ func TestAsksABackendByCentrifugosNumbers(t *testing.T) {
 	} {
 		asked := b.asked()[at]
 		if len(asked.fields[1]) != 36 {
-			t.Fatalf("%q is no client", asked.fields[1])
+			t.Fatalf("%q is not a client", asked.fields[1])
 		}
 		delete(asked.fields, 1)
 		if asked.method != expected.method {
@@ -475,7 +475,7 @@ func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
 			t.Fatalf("%v: %d", code, got)
 		}
 	}
-	// Refusals of the backend itself do not keep the node from asking it; outages do.
+	// Refusals by the backend itself do not open the breaker. Outages do.
 	set(codes.PermissionDenied)
 	for range 40 {
 		rpc("any")

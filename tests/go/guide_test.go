@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The guide to tests of programs: its block for go test is run as it stands there, in a package of this module, which has the SDK.
+// The block for go test in the guide to tests of programs runs as it is. It runs in a package of this module, which has the SDK.
 func TestTheBlockForGoTestIsAWholeTest(t *testing.T) {
 	page, err := os.ReadFile("../../docs/guides/testing.md")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Runs of a store as the official Go SDK sees them: each start of a node is a run, and the epoch names it.
+// Runs of a store with the official Go SDK: each start of a node is a run, and the epoch names the run.
 package tests
 
 import (
@@ -52,7 +52,7 @@ type follower struct {
 	publications chan centrifuge.Publication
 }
 
-// recoveries subscribes, and hears of each subscription and publication.
+// recoveries subscribes, and reports each subscription and publication.
 func recoveries(t *testing.T, client *centrifuge.Client, channel string) follower {
 	t.Helper()
 	subscription, err := client.NewSubscription(channel, centrifuge.SubscriptionConfig{})

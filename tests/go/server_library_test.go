@@ -1,4 +1,4 @@
-// Centrifugo's server library for Go against the real server: every method that it has, alone and in a pipe.
+// Centrifugo's server library for Go against the real server: every method of the library, alone and in a pipe.
 package tests
 
 import (
@@ -105,14 +105,14 @@ func TestServerLibraryCallsEveryMethod(t *testing.T) {
 	must("Disconnect", c.Disconnect(ctx, user))
 	for counted.NumClients != 0 {
 		if counted, err = c.PresenceStats(ctx, room); err != nil {
-			t.Fatalf("the user that was told to go is there: %v", err)
+			t.Fatalf("the disconnected user is still there: %v", err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	all := reflect.TypeOf(c)
 	for index := 0; index < all.NumMethod(); index++ {
 		if name := all.Method(index).Name; !tried[name] {
-			t.Errorf("%s was not tried", name)
+			t.Errorf("the test did not call %s", name)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// The official Java SDK (Protobuf over WebSocket) against the real server. Run from its source, with the SDK's jars on the class path.
+// The official Java SDK (Protobuf over WebSocket) against the real server. Java runs this source file with the SDK's jars on the class
+// path.
 import io.github.centrifugal.centrifuge.*;
 import java.net.ServerSocket;
 import java.net.URI;
@@ -120,7 +121,7 @@ public class SdkTest {
             fan.client.connect();
             for (int n = 0; n < 500 && asked.get() < 2; n++) Thread.sleep(20);
             Thread.sleep(200);
-            // One connection all the time: a client that was told to go would ask for a token as well, and come back.
+            // The client keeps its one connection. A client that the server disconnects would also ask for a token, and reconnect.
             same(List.of(2, ClientState.CONNECTED, 1), List.of(asked.get(), fan.client.getState(), fan.connecting.size()));
         }
     }
@@ -144,8 +145,8 @@ public class SdkTest {
         }
     }
 
-    /** A client, and what happens to it. */
-    /** Each start of a node is a run, and the epoch names it: a reply that recovered everything carries another epoch. */
+    /** A client, and its events. */
+    /** Each start of a node is a run, and the epoch names the run: a complete recovery after a restart returns another epoch. */
     static void recoversFromOneRunToTheNext() throws Throwable {
         int before = port;
         port = freePort();
@@ -154,7 +155,7 @@ public class SdkTest {
         Process server = start(file, database.toString());
         try (Fan fan = new Fan(token("{\"sub\":\"ann\"}"))) {
             fan.follow("history:kept");
-            // The SDK keeps the epoch to itself; the answer to a publication has it too.
+            // The SDK does not expose the epoch, but the answer to a publication has it too.
             Set<String> epochs = new HashSet<>();
             for (int n = 1; n <= 3; n++) {
                 String answer = api("publish", "{\"channel\":\"history:kept\",\"data\":" + n + "}");
@@ -223,7 +224,7 @@ public class SdkTest {
         @Override public void close() throws Exception { client.close(1000); }
     }
 
-    /** The guide to tests of programs: its block for JUnit is compiled and run as it stands there. */
+    /** The block for JUnit in the guide to tests of programs is compiled and run as it is. */
     static void runsTheBlockForJunit() throws Throwable {
         String section = Files.readString(Path.of("docs/guides/testing.md")).split("\n## JUnit\n")[1].split("\n## ")[0];
         String block = section.split("```java\n")[1].split("```")[0];
@@ -238,7 +239,7 @@ public class SdkTest {
         Files.delete(directory);
     }
 
-    /** Runs a program that finds the server in a directory; gives what it says. */
+    /** Runs a program that finds the server in a directory. Returns its output. */
     static String run(Path directory, String... words) throws Exception {
         ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
         builder.environment().merge("PATH", directory.toString(), (path, first) -> first + ":" + path);
@@ -248,7 +249,7 @@ public class SdkTest {
         return said;
     }
 
-    /** One below the ports that the kernel gives to connections, which come and go all the time beside the tests. */
+    /** A free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run. */
     static int freePort() throws Exception {
         while (true) {
             int port = java.util.concurrent.ThreadLocalRandom.current().nextInt(10_000, 30_000);
@@ -300,7 +301,7 @@ public class SdkTest {
         }
     }
 
-    /** Waits for what a callback is given. */
+    /** Waits for the value that a callback receives. */
     static Object ask(Consumer<ResultCallback<Object>> question) throws Throwable {
         CompletableFuture<Object> answer = new CompletableFuture<>();
         question.accept((error, result) -> {

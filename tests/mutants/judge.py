@@ -1,7 +1,7 @@
-"""Judges a run of cargo-mutants over the pure crates: fails for each mutant that survives and that nobody accepted, with a reason, in accepted.txt.
+"""Judges a run of cargo-mutants over the pure crates: fails for each surviving mutant that accepted.txt does not have with a reason.
 
-`judge.py RUN [whole]`: RUN is cargo-mutants' directory `mutants.out`. `whole` says that all mutants were tried, not a shard of them: then it
-fails too for what was accepted and does not survive, or is no longer there.
+`judge.py RUN [whole]`: RUN is cargo-mutants' directory `mutants.out`. `whole` means that the run tried all mutants, not a shard of them.
+Then it fails too for each accepted mutant that does not survive or does not exist any more.
 """
 
 import json
@@ -14,7 +14,7 @@ ACCEPTED = Path(__file__).parent / "accepted.txt"
 
 
 def read_accepted(text):
-    """The reason of each accepted mutant, and how many are called the same. What begins at the margin is a reason; its mutants are below it."""
+    """The reason of each accepted mutant, and the number of mutants with that name. A line at the margin is a reason; its mutants follow."""
     reasons, counts, reason = {}, Counter(), None
     for line in text.splitlines():
         if line.startswith("#") or not line.strip():
@@ -29,9 +29,9 @@ def read_accepted(text):
 
 
 def name_of(mutant, diff):
-    """What accepted.txt calls a mutant: its file, the mutation, and the first line of what is changed, as it is then (or was, if it is deleted). The
-    line's number is not in it: other code may move, and who writes the line anew has to judge anew. What replaces all of a function is known by
-    the function's name."""
+    """The name of a mutant in accepted.txt: its file, the mutation, and the first changed line after the mutation (before it, if the
+    mutation deletes the line). The name has no line number, because other code may move. A changed line makes a new name, so it must be
+    judged again. A mutant that replaces a whole function is named by the function."""
     where, mutation = mutant["name"].split(": ", 1)
     name = f"{where.split(':')[0]}: {mutation}"
     if mutant["genre"] == "FnValue":
@@ -43,7 +43,7 @@ def name_of(mutant, diff):
 
 
 def judge(results, accepted, whole):
-    """What to tell of a run, how many mutants are as they should be, and how many are not. Each result is (package, mutant's name, summary)."""
+    """The report of a run, the number of expected results, and the number of unexpected ones. Each result is (package, mutant's name, summary)."""
     reasons, counts = accepted
     summaries, missed = defaultdict(Counter), defaultdict(Counter)
     for package, name, summary in results:
@@ -70,7 +70,7 @@ def judge(results, accepted, whole):
 
 
 def main(run, whole=""):
-    """Reads a run, tells of it, and returns whether it failed."""
+    """Reads a run, prints its report, and returns whether it failed."""
     report = json.loads((run / "outcomes.json").read_text(encoding="utf-8"))
     if not report["end_time"]:
         raise SystemExit(f"{run} did not come to its end")

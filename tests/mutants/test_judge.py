@@ -1,4 +1,4 @@
-"""What judges mutants must fail where a test is missing, and where a reason is out of date."""
+"""The judge of mutants must fail if a test is missing, or if an accepted reason is out of date."""
 
 import json
 
@@ -16,7 +16,7 @@ Equivalent: what is due now is looked at again.
 
 @pytest.fixture(name="run")
 def a_run(tmp_path, monkeypatch):
-    """Judges what cargo-mutants would have written of these survivors (line, mutation, changed code), and one mutant that was caught."""
+    """Judges these survivors (line, mutation, changed code) and one caught mutant, written as cargo-mutants writes them."""
 
     def run(*survivors, accepted=ACCEPTED, whole="", ended="now"):
         outcomes = [{"scenario": "Baseline", "summary": "Success", "diff_path": None}]

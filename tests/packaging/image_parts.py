@@ -1,4 +1,4 @@
-"""Reads an image archive, and runs a program from its unpacked root the way a container would."""
+"""Reads an image archive, and runs a program from its unpacked root as a container does."""
 
 import hashlib
 import io
@@ -13,7 +13,7 @@ PROGRAM_INTERPRETER = 3
 
 
 class Image:
-    """An OCI layout in a tar archive. Every blob that is read is compared with its digest and its size."""
+    """An OCI layout in a tar archive. Each blob is compared with its digest and its size when it is read."""
 
     def __init__(self, archive: pathlib.Path):
         self.archive = archive
@@ -38,20 +38,21 @@ class Image:
 
 
 def interpreter(binary: bytes) -> bool:
-    """Whether an executable asks for a loader of libraries, which an image without libraries does not have."""
+    """Whether an executable needs a loader of shared libraries. An image without libraries has no loader."""
     headers, size, count = struct.unpack_from("<Q", binary, 32)[0], *struct.unpack_from("<HH", binary, 54)
     return any(struct.unpack_from("<I", binary, headers + size * at)[0] == PROGRAM_INTERPRETER for at in range(count))
 
 
 def unpack(image: Image, root: pathlib.Path) -> None:
-    """Unpacks all layers with their owners. Needs to be root."""
+    """Unpacks all layers with their owners. The caller must be root."""
     root.mkdir()
     for layer in image.layers():
         with tarfile.open(fileobj=io.BytesIO(layer)) as tar:
             tar.extractall(root, numeric_owner=True, filter="fully_trusted")
 
 
-# The root read-only, the data directory in it as a volume, no privileges; the program has the pid of the one that is started.
+# The root is read-only, the data directory in it is a volume, and the program has no privileges. The program has the pid of the started
+# process.
 ENTER = """
     set -eu
     mount --make-rprivate /
@@ -65,9 +66,9 @@ ENTER = """
 
 
 def start(image: Image, root: pathlib.Path, data: pathlib.Path, arguments: list[str], environment: dict, log) -> subprocess.Popen:
-    """Starts the image's entry point as its configuration says: user, directory, variables; `data` is its volume.
+    """Starts the image's entry point with the user, directory and variables of its configuration. `data` is its volume.
 
-    The mounts are in a namespace of the process and end with it. Needs to be root.
+    The mounts are in a namespace of the process and end with it. The caller must be root.
     """
     config = image.config
     user, _ = config["User"].split(":")
@@ -75,6 +76,6 @@ def start(image: Image, root: pathlib.Path, data: pathlib.Path, arguments: list[
     assert config["WorkingDir"] == volume
     variables = dict(variable.split("=", 1) for variable in config["Env"])
     enter = ["unshare", "--mount", "sh", "-c", ENTER, "sh", str(root), str(data), volume, user]
-    # The tools come before the program on the path, and end when it begins.
+    # This path is for the tools that start the program. They end when the program begins.
     path = {"PATH": os.environ["PATH"]}
     return subprocess.Popen([*enter, *config["Entrypoint"], *arguments], env={**variables, **path, **environment}, stdout=log, stderr=log)

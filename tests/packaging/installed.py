@@ -1,4 +1,4 @@
-"""A machine to install packages in: this one's files under a layer of their own, with processes and a network of its own."""
+"""A machine for installing packages: the files of this machine under a separate layer, with separate processes and a separate network."""
 
 import os
 import pathlib
@@ -6,7 +6,8 @@ import subprocess
 import tempfile
 import time
 
-# The layer is in memory; /run is empty, as where no systemd runs. systemd wants shared mounts, devices and a tree of cgroups of its own.
+# The layer is in memory. /run is empty, as on a machine without systemd. systemd needs shared mounts, devices and a separate tree of
+# cgroups.
 ENTER = """
     set -eu
     layer=$1
@@ -35,20 +36,20 @@ TXT
     mount -t tmpfs -o mode=755 run run
     mount -t tmpfs -o mode=1777 tmp tmp
     mkdir run/lock
-    # What this machine starts, and what it starts from.
+    # Removes the units that this machine starts, and its mounts.
     rm -f etc/fstab etc/systemd/system/*.wants/*
     ip link set lo up
     echo entered
     exec env -i container=touchline PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . sh -c 'mount --make-rshared / && exec "$@"' sh "$@"
 """
 SYSTEMD = ["/lib/systemd/systemd", "--system", "--unit=multi-user.target"]
-# What dpkg and the accounts' tools write beside what a package asks for.
+# Files that dpkg and the tools for accounts write in addition to the files of a package.
 NOISE = ("var/lib/dpkg/", "var/log/", "var/cache/", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow", "etc/subuid", "etc/subgid", "etc/.pwd.lock",
          "var/lib/systemd/deb-systemd-helper", "root/", "etc/fstab", "etc/systemd/system/")
 
 
 def cgroups() -> pathlib.Path:
-    """Where the tree of cgroups of version 2 is mounted."""
+    """The place where the tree of cgroups of version 2 is mounted."""
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -57,7 +58,7 @@ def cgroups() -> pathlib.Path:
 
 
 class Machine:
-    """Made by `with Machine() as machine`; nothing of it is left behind. With `systemd` it is one that systemd runs."""
+    """A machine for `with Machine() as machine`. It leaves no files behind. With `systemd`, systemd runs as its first process."""
 
     def __init__(self, systemd: bool = False):
         self.first = SYSTEMD if systemd else ["sleep", "infinity"]
@@ -82,8 +83,10 @@ class Machine:
         said = self.holder.stdout.readline()
         assert said == "entered\n", said + self.holder.stdout.read()
         [self.pid] = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()
-        self.wait("systemctl is-system-running" if self.first is SYSTEMD else "test -e /dev/fd")
-        # Where the machine under the layer says that packages start nothing.
+        # Units of this machine may fail here, so the state "degraded" counts as a complete start too.
+        started = "systemctl is-system-running | grep -qE 'running|degraded'"
+        self.wait(started if self.first is SYSTEMD else "test -e /dev/fd")
+        # With this file, packages would start no services.
         self.run("rm", "-f", "/usr/sbin/policy-rc.d")
 
     def __exit__(self, *_):
@@ -96,7 +99,7 @@ class Machine:
         self.directory.rmdir()
 
     def wait(self, script: str) -> None:
-        """Until a script succeeds."""
+        """Waits until a script succeeds."""
         for _ in range(600):
             last = self.try_to("sh", "-c", script)
             if last.returncode == 0:
@@ -132,18 +135,18 @@ class Machine:
         return self.try_to("test", "-e", path).returncode == 0
 
     def mode(self, path: str) -> str:
-        """Mode and owners, as `640 root:touchline`."""
+        """The mode and the owners, such as `640 root:touchline`."""
         return self.run("stat", "--format=%a %U:%G", path).strip()
 
     def put(self, package: pathlib.Path) -> str:
-        """Copies a file to /tmp, and tells where it is."""
+        """Copies a file to /tmp, and returns its path."""
         place = f"/tmp/{package.name}"
         with package.open("rb") as source:
             subprocess.run(self.words("sh", "-c", 'cat >"$1"', "sh", place), stdin=source, check=True, timeout=60)
         return place
 
     def changed(self) -> set[str]:
-        """The files that are not this machine's, without what dpkg notes of every package."""
+        """The files that the layer has in addition to this machine's files, without the files that dpkg writes for every package."""
         upper = self.directory / "upper"
         words = ["nsenter", "--target", self.pid, "--mount", "find", str(upper), "(", "-type", "f", "-o", "-type", "l", ")", "-printf", "%P\\n"]
         found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -1,4 +1,4 @@
-"""The Helm chart, as it is packed: what it renders for several values, and what it refuses."""
+"""The packed Helm chart: its objects for several values, and the values that it refuses."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("TOUCHLINE_BIN", ROOT / "target/debug/touchline"))
 HELM = ROOT / "target/bin/helm"
 VERSION = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
-# A helm that is built from its source takes itself for one of an old cluster.
+# A helm that is built from source assumes an old version of Kubernetes.
 CLUSTER = ["--kube-version", "1.31.0"]
 KUBERNETES = ["1.25", "1.31", "1.34"]
 
@@ -51,7 +51,7 @@ VALUES = {
 
 @pytest.fixture(scope="session")
 def chart(tmp_path_factory) -> pathlib.Path:
-    """The packed chart. Packing installs helm where it is missing."""
+    """The packed chart. The packing installs helm if the machine does not have it."""
     out = tmp_path_factory.mktemp("chart")
     subprocess.run([ROOT / "packaging/helm/package", out], check=True)
     return out / f"touchline-{VERSION}.tgz"
@@ -115,7 +115,7 @@ def test_lint_finds_nothing(chart, name):
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_takes_every_object(rendered, version):
     del rendered["values"]
-    # The schema of a ServiceMonitor is that of its operator.
+    # Kubernetes does not have the schema of a ServiceMonitor, which belongs to its operator.
     known = [found for found in rendered.values() if found["kind"] != "ServiceMonitor"]
     assert len(known) >= 4
     for found in known:
@@ -173,7 +173,7 @@ def test_no_secret_is_outside_of_a_secret(rendered):
 
 
 def test_the_server_takes_the_configuration(rendered, tmp_path):
-    """With the files of the Secret as they are mounted."""
+    """The files of the Secret, as they are mounted."""
     if not BINARY.is_file():
         pytest.fail(f"{BINARY} is missing: cargo build, or name another by TOUCHLINE_BIN", pytrace=False)
     file, credentials = tmp_path / "touchline.json", tmp_path / "secrets"
@@ -195,7 +195,7 @@ def test_the_server_takes_the_configuration(rendered, tmp_path):
     said = ended.stdout + ended.stderr
     assert ended.returncode == 0 and "error:" not in said, said
     warnings = [line for line in said.splitlines() if line.startswith("warning:")]
-    # An API key is not among the variables of that one; a durable channel is in SQLite where nothing else is said.
+    # The variables of one case contain no API key, which is the one allowed warning.
     assert not [line for line in warnings if "http_api.key: missing" not in line], said
 
 
@@ -321,7 +321,7 @@ def test_helm_test_asks_the_internal_port(chart):
     {"autoscaling": {"enabled": True}},
 ])
 def test_pods_that_would_serve_apart_are_refused(chart, values):
-    assert "pods without a cluster would serve apart: set config.cluster.engine to \"nats\"" in refusal(chart, values)
+    assert "pods without a cluster would not share channels: set config.cluster.engine to \"nats\"" in refusal(chart, values)
 
 
 @pytest.mark.parametrize("config, path", [
@@ -357,7 +357,7 @@ def test_the_grace_period_follows_the_drain(chart, timeout, seconds):
 def test_a_grace_period_that_cuts_the_drain_off_is_refused(chart):
     assert "Kubernetes would kill pods while they drain" in refusal(chart, {"terminationGracePeriodSeconds": 30})
     assert "Kubernetes would kill pods while they drain" in refusal(chart, {"terminationGracePeriodSeconds": 60, "env": {"TOUCHLINE_SHUTDOWN_TIMEOUT": "60s"}})
-    assert "is no duration" in refusal(chart, {"config": {"shutdown": {"timeout": "soon"}}})
+    assert "is not a duration" in refusal(chart, {"config": {"shutdown": {"timeout": "soon"}}})
 
 
 def test_a_configuration_that_the_probes_cannot_ask_is_refused(chart):
@@ -375,7 +375,7 @@ def test_bad_values_are_refused_by_the_schema(chart, values):
 
 
 def test_the_schema_has_every_value():
-    """What the values hold, the schema has, and the schema is one."""
+    """The schema has all values, and it is a valid schema."""
     schema = json.loads((ROOT / "packaging/helm/touchline/values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     values = yaml.safe_load((ROOT / "packaging/helm/touchline/values.yaml").read_text())
@@ -383,6 +383,6 @@ def test_the_schema_has_every_value():
 
 
 def test_the_chart_is_of_the_version_of_the_server():
-    """Also where it is installed from its folder."""
+    """The version is right in the folder too, not only in the packed chart."""
     chart = yaml.safe_load((ROOT / "packaging/helm/touchline/Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == VERSION

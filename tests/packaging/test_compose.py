@@ -1,4 +1,4 @@
-"""The compose file: what it says, its secrets, and that the servers take their configurations."""
+"""The compose file: its content, its secrets, and that the servers accept their configurations."""
 
 import os
 import pathlib
@@ -25,7 +25,7 @@ NODES = {name: service for name, service in SERVICES.items() if name.startswith(
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory) -> pathlib.Path:
-    """A copy of the folder, with secrets."""
+    """A copy of the folder, with secrets in it."""
     copy = tmp_path_factory.mktemp("compose") / "compose"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("secrets", ".env"))
     subprocess.run([copy / "make-secrets"], check=True)
@@ -33,7 +33,7 @@ def directory(tmp_path_factory) -> pathlib.Path:
 
 
 def mounted(directory: pathlib.Path, service: dict, into: pathlib.Path) -> pathlib.Path:
-    """The service's secrets, as files of a directory that are called as in the container."""
+    """The secrets of a service, as files in a directory with the names that they have in the container."""
     into.mkdir()
     for secret in service["secrets"]:
         name, target = (secret, secret) if isinstance(secret, str) else (secret["source"], secret["target"])
@@ -106,7 +106,7 @@ def test_the_node_takes_its_configuration(directory, tmp_path):
 
 @pytest.fixture(scope="module")
 def nats_server() -> pathlib.Path:
-    """The version of compose.yaml."""
+    """The version that compose.yaml names."""
     if not NATS.is_file():
         [version] = re.findall(r"^nats:(.+)-alpine$", SERVICES["nats"]["image"])
         command = ["go", "install", f"github.com/nats-io/nats-server/v2@v{version}"]
@@ -123,7 +123,7 @@ def free_port() -> int:
 
 
 def test_nats_takes_its_configuration_and_lets_the_node_in(directory, nats_server, tmp_path):
-    """The files as they are in the containers, on ports and in directories of the test."""
+    """The files are as in the containers; ports and directories belong to the test."""
     config = tmp_path / "nats"
     mounted(directory, SERVICES["nats"], config)
     text = (directory / "nats.conf").read_text()
@@ -133,7 +133,7 @@ def test_nats_takes_its_configuration_and_lets_the_node_in(directory, nats_serve
     port, monitor, clients, internal = (free_port() for _ in range(4))
     log = open(tmp_path / "log", "w")
     command = [nats_server, "--config", config / "nats.conf", "--addr", "127.0.0.1", "--port", str(port), "--http_port", str(monitor)]
-    # Its database is in the other container.
+    # The database of the node is in the other container.
     (tmp_path / "secrets/store.primary.url").unlink()
     environment = {
         "PATH": os.environ["PATH"],

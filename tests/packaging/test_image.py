@@ -1,4 +1,4 @@
-"""The container image: what the archive holds, and that its program serves as a container would run it."""
+"""The container image: the content of the archive, and its program, which serves as in a container."""
 
 import base64
 import gzip
@@ -62,7 +62,7 @@ def test_the_layout_is_whole(image):
     assert image.configuration["os"] == "linux"
     blobs = {name for name in image.files if name.startswith("blobs/")}
     used = {image.entry["digest"], image.manifest["config"]["digest"], *(layer["digest"] for layer in image.manifest["layers"])}
-    assert blobs == {f"blobs/{name.replace(':', '/')}" for name in used}, "every blob is one that the manifest names"
+    assert blobs == {f"blobs/{name.replace(':', '/')}" for name in used}, "the manifest names every blob"
 
 
 def test_the_layers_are_those_of_the_configuration(image):
@@ -100,7 +100,7 @@ def test_the_image_holds_these_files_and_no_other(members):
         "usr/bin/touchline": (0o755, 0, 0),
         "usr/share/doc/touchline/LICENSE": (0o644, 0, 0),
     }
-    assert all(member.isfile() or member.isdir() for member in members.values()), "no link and no device"
+    assert all(member.isfile() or member.isdir() for member in members.values()), "the image has no links and no devices"
 
 
 def test_the_server_may_write_into_its_directory_only(members):
@@ -128,7 +128,7 @@ def test_skopeo_reads_it(image, transport, tmp_path):
     source = f"{transport}:{ARCHIVE}"
     told = json.loads(subprocess.run(["skopeo", "inspect", "--config", source], check=True, capture_output=True).stdout)
     assert told["config"]["User"] == f"{USER}:{USER}"
-    # A copy reads every layer and compares it with its digest.
+    # The copy reads every layer and compares it with its digest.
     subprocess.run(["skopeo", "copy", "--quiet", "--insecure-policy", source, f"dir:{tmp_path}/copy"], check=True)
 
 
@@ -178,7 +178,7 @@ class Container:
         unpack(image, self.root)
         self.data.mkdir(mode=0o700)
         os.chown(self.data, USER, USER)
-        # The user of the image has to come to both.
+        # The user of the image must be able to reach both directories.
         for above in (directory, *directory.parents):
             if above != above.parent and above.stat().st_uid == os.geteuid():
                 above.chmod(above.stat().st_mode | 0o011)
@@ -264,7 +264,7 @@ def test_the_health_check_of_the_image_asks_the_server(container):
 def test_it_drains_at_sigterm(container):
     with open_websocket(container.port) as client:
         container.process.send_signal(signal.SIGTERM)
-        # The client is told to go, with a close frame; nobody cuts it off.
+        # The server disconnects the client with a close frame, and does not cut it off.
         received = b""
         while chunk := client.recv(4096):
             received += chunk

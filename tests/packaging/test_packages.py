@@ -1,7 +1,7 @@
-"""The packages as users get them: what is in them, and a life from the first installation to the purge.
+"""The packages as users get them: their content, and each step from the first installation to the purge.
 
-`TOUCHLINE_PACKAGES` names the directory of packages to test (target/package). Where only TOUCHLINE_BIN is set, as `./x test` sets it,
-packages are made of that binary first.
+`TOUCHLINE_PACKAGES` names the directory of packages to test (target/package). If only TOUCHLINE_BIN is set, as `./x test` sets it,
+the tests first build packages from that binary.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ STATE = "/var/lib/touchline"
 SECRETS = ["client.token.hmac_secret_key", "http_api.key"]
 PROGRAM_INTERPRETER = 3
 HEALTHY = "curl --silent --fail http://127.0.0.1:9000/health"
-# The service, as the unit runs it.
+# Runs a command as the unit runs the service.
 SERVE = ["setpriv", "--reuid=touchline", "--regid=touchline", "--clear-groups", "--no-new-privs", "env", f"--chdir={STATE}",
          f"CREDENTIALS_DIRECTORY={CREDENTIALS}"]
 
@@ -46,7 +46,7 @@ def packages(tmp_path_factory) -> pathlib.Path:
         return pathlib.Path(os.environ.get("TOUCHLINE_PACKAGES", ROOT / "target/package"))
     out = tmp_path_factory.mktemp("packages")
     binary = out / "touchline"
-    # A binary for debugging is mostly symbols.
+    # A debug binary consists mostly of symbols.
     subprocess.run(["strip", "--strip-unneeded", "-o", binary, os.environ["TOUCHLINE_BIN"]], check=True)
     build("packaging/build", "binaries", "deb", "--binary", str(binary), "--out", str(out / "package"))
     return out / "package"
@@ -114,7 +114,7 @@ def test_the_tarball_holds_what_a_machine_without_packages_needs(tarball, unpack
 
 
 def interpreter(binary: bytes) -> bool:
-    """Whether an executable asks for a loader of libraries."""
+    """Whether an executable needs a loader of shared libraries."""
     headers, size, count = struct.unpack_from("<Q", binary, 32)[0], *struct.unpack_from("<HH", binary, 54)
     return any(struct.unpack_from("<I", binary, headers + size * at)[0] == PROGRAM_INTERPRETER for at in range(count))
 
@@ -124,7 +124,7 @@ def test_the_binary_is_static_and_says_what_it_is(unpacked):
     assert said.startswith(f"touchline {VERSION} (x86_64-unknown-linux-"), said
     also = subprocess.run([unpacked / "touchline", "version"], capture_output=True, text=True, check=True).stdout
     assert also == said
-    # What is made of a binary of the tests has that binary's libraries.
+    # A package of the tests' binary uses that binary's libraries.
     if not made_here():
         assert said == f"touchline {VERSION} (x86_64-unknown-linux-musl, mimalloc)\n"
         assert not interpreter((unpacked / "touchline").read_bytes())
@@ -191,8 +191,8 @@ def test_what_is_installed_serves_and_keeps_its_secrets(machine, deb, tmp_path):
     assert machine.run(*publish, "--header", f"X-API-Key: {secrets[1]}").endswith("200")
     read = ["--data", '{"channel": "news:live", "limit": 1}', "--header", f"X-API-Key: {secrets[1]}", "http://127.0.0.1:9000/api/history"]
     assert "Kick-off" in machine.run("curl", "--silent", *read)
-    assert "Kick-off" not in machine.run("curl", "--silent", *[word.replace(":9000", ":8000") for word in read]), "clients reach no server API"
-    # The tools take the same two files.
+    assert "Kick-off" not in machine.run("curl", "--silent", *[word.replace(":9000", ":8000") for word in read]), "clients cannot reach the server API"
+    # The tools read the same two files as the service.
     machine.run("env", f"CREDENTIALS_DIRECTORY={CREDENTIALS}", "touchline", "publish", "--config", CONFIGURATION, "news:live", '{"headline": "Goal"}')
     assert all(secret not in log.read_text() for secret in secrets)
     machine.run("pkill", "--full", "touchline serve")
@@ -223,7 +223,7 @@ def test_a_removal_keeps_the_data_and_a_purge_leaves_nothing(machine, deb):
     accounts = [machine.read(path) for path in ("/etc/passwd", "/etc/group")]
     machine.run("dpkg", "--install", machine.put(deb))
     machine.write(f"{STATE}/primary.db", "state")
-    # Twice: what a script has done already is no fault.
+    # The package is installed twice: a script must accept that its work is already done.
     machine.run("dpkg", "--install", machine.put(deb))
     machine.run("dpkg-reconfigure", "touchline")
     secret = machine.read(f"{CREDENTIALS}/http_api.key")
@@ -249,7 +249,7 @@ esac
 
 
 def test_systemd_is_told_at_each_step(machine, deb, newer):
-    """A systemctl that notes what it is asked stands for the one of a machine that systemd runs. What needs no systemd it does."""
+    """A systemctl that notes its arguments replaces the one of a machine with systemd. It runs the commands that do not need systemd."""
     machine.run("mkdir", "-p", "/run/systemd/system")
     machine.write("/usr/local/sbin/systemctl", NOTES, 0o755)
 
@@ -263,7 +263,7 @@ def test_systemd_is_told_at_each_step(machine, deb, newer):
     assert asked() == ["daemon-reload", "start touchline.service"]
     machine.run("dpkg", "--install", machine.put(newer))
     assert asked() == ["daemon-reload", "restart touchline.service"]
-    # Disabled by hand, it stays so.
+    # A service that was disabled by hand stays disabled.
     machine.run("rm", "/etc/systemd/system/multi-user.target.wants/touchline.service")
     machine.run("dpkg", "--install", machine.put(newer))
     assert not machine.is_there("/etc/systemd/system/multi-user.target.wants/touchline.service")
@@ -281,7 +281,7 @@ def test_systemd_runs_the_unit(deb):
         key = machine.read(f"{CREDENTIALS}/http_api.key")
         publish = ["curl", "--silent", "--fail", "--data", '{"channel": "news:live", "data": {}}', "--header", f"X-API-Key: {key}", "http://127.0.0.1:9000/api/publish"]
         assert '"offset":1' in machine.run(*publish)
-        # What the sandbox could be in the way of: databases, and ports below 1024.
+        # Parts that the sandbox could block: databases, and ports below 1024.
         configuration = machine.read(CONFIGURATION).replace("port = 8000", "port = 443") + "durable = true\n"
         machine.write(CONFIGURATION, configuration)
         machine.run("systemctl", "restart", "touchline")

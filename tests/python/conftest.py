@@ -1,4 +1,4 @@
-"""Starts the real binary for the Python SDK's tests."""
+"""Starts the real binary for the tests with the Python SDK."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody has, below those that the kernel gives to connections, which come and go all the time beside the tests."""
+    """A free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run."""
     while True:
         port = random.randrange(10_000, 30_000)
         with socket.socket() as probe:

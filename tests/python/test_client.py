@@ -10,7 +10,7 @@ from centrifuge import Client, ClientEventHandler, ClientState, SubscriptionEven
 
 
 class Events(SubscriptionEventHandler):
-    """Puts what happens to a subscription into queues."""
+    """Puts the events of a subscription into queues."""
 
     def __init__(self):
         self.publications, self.joins, self.subscribed, self.gone = (asyncio.Queue() for _ in range(4))
@@ -29,7 +29,7 @@ class Events(SubscriptionEventHandler):
 
 
 class ClientEvents(ClientEventHandler):
-    """Puts what happens to a connection into queues."""
+    """Puts the events of a connection into queues."""
 
     def __init__(self):
         self.disconnected, self.connecting = asyncio.Queue(), asyncio.Queue()
@@ -138,7 +138,7 @@ def test_it_recovers_exactly_what_it_missed(server, wire):
 
 
 def test_it_recovers_from_one_run_of_the_store_to_the_next(durable, wire):
-    """Each start of a node is a run, and the epoch names it: a reply that recovered everything carries another epoch."""
+    """Each start of a node is a run, and the epoch names the run: a complete recovery after a restart returns another epoch."""
 
     async def scenario():
         channel = unique("history:")
@@ -155,7 +155,7 @@ def test_it_recovers_from_one_run_of_the_store_to_the_next(durable, wire):
             assert (subscribed.was_recovering, subscribed.recovered) == (True, True)
             epochs.append(subscribed.stream_position.epoch)
         assert len(set(epochs)) == 4, epochs
-        assert events.publications.empty(), "nothing comes twice"
+        assert events.publications.empty(), "no publication arrives twice"
         await client.disconnect()
 
     run(scenario())
@@ -178,7 +178,7 @@ def test_it_refreshes_its_token(server, wire):
                 break
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.2)
-        # One connection all the time: a client that was told to go would ask for a token as well, and come back.
+        # The client keeps its one connection. A client that the server disconnects would also ask for a token, and reconnect.
         assert (len(asked), client.state, told.connecting.qsize()) == (2, ClientState.CONNECTED, 1)
         await client.disconnect()
 

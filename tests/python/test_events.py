@@ -1,4 +1,4 @@
-"""Batches of events, checked by the library of Standard Webhooks over the bytes as they came."""
+"""Batches of events: the library of Standard Webhooks verifies the bytes as they arrived."""
 
 import asyncio
 import http.server
@@ -27,7 +27,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_):
-        """Nothing."""
+        """Writes no log."""
 
 
 @pytest.fixture

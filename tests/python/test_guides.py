@@ -1,4 +1,4 @@
-"""The guide to tests of programs: its block for pytest is run as it stands there."""
+"""The block for pytest in the guide to tests of programs runs as it is."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The metrics as Prometheus's own parsers read them, in both formats."""
+"""Prometheus's own parsers read the metrics in both formats."""
 
 import urllib.request
 
@@ -14,8 +14,8 @@ def test_the_parser_of_prometheus_reads_the_metrics(server, accept, parse):
     with urllib.request.urlopen(request, timeout=10) as answer:
         families = list(parse(answer.read().decode()))
     names = [family.name for family in families]
-    assert len(names) == len(set(names)), "each family comes once"
-    assert all(family.documentation for family in families), "each says what it means"
+    assert len(names) == len(set(names)), "each family exists once"
+    assert all(family.documentation for family in families), "each family has a description"
     histograms = [family for family in families if family.type == "histogram"]
     assert {family.name for family in histograms} == {"touchline_api_seconds", "touchline_delivery_seconds", "touchline_recovered_publications"}
     for family in histograms:

@@ -1,4 +1,4 @@
-"""The server API as its OpenAPI document describes it: valid, in step with the answers, and fuzzed by it."""
+"""The OpenAPI document of the server API: it is valid, the answers agree with it, and a fuzzer uses it."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-#: Those that need what this node does not have: a hook, and endpoints of events.
+#: Operations that need a hook or endpoints of events, which this node does not have.
 WITHOUT_RESULT = {"rpc", "events_resume", "events_dead", "events_dead_retry", "events_dead_drop"}
 #: Seconds of fuzzing.
 SHORT, LONG = 60, 900
@@ -24,7 +24,7 @@ SHORT, LONG = 60, 900
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    """A node on which every operation has something to answer with."""
+    """A node on which every operation can return a result."""
     directory = tmp_path_factory.mktemp("openapi")
     store = {
         "directory": True,
@@ -72,7 +72,7 @@ def check(document: dict, schema: dict, value) -> None:
 
 
 def call(node, document: dict, path: str, body=None, **headers):
-    """Makes a call and compares its answer with what the document says of its status."""
+    """Makes a call and compares the answer with the document's description of its status."""
     kind = "get" if body is None else "post"
     described = document["paths"][path][kind]["responses"]
     status, got, text = request(node, path, body, **headers)
@@ -122,7 +122,7 @@ def test_what_is_refused_is_refused_as_described(node, document):
 
 
 class Device:
-    """A client that answers every call. It speaks the protocol by itself: the library has no calls."""
+    """A client that answers every call. It implements the protocol itself, because the library has no calls."""
 
     def __init__(self, socket, token: str):
         self.socket = socket
@@ -157,7 +157,7 @@ class Device:
 
 
 def test_every_operation_that_has_a_result_gives_one_as_described(node, document):
-    # The examples block and invalidate another user.
+    # The examples block another user, and invalidate that user's tokens.
     with connect(node.websocket) as socket:
         go_through(node, document, Device(socket, node.token(sub="device")))
 
@@ -225,6 +225,8 @@ def go_through(node, document, device):
     good("revoke_token", uid="5e1f6a2c")
     good("invalidate_user_tokens", user="43")
     assert {ban["kind"] for ban in good("bans")["bans"]} >= {"token", "issued_before"}
+    forgotten = good("forget_user", user="43", names=[name])
+    assert forgotten["done"] and forgotten["remains"]["bans"] == ["issued_before"]
     assert good("token_check", token=node.token(sub="44", exp=4102444800))["valid"]
     assert not good("token_check", token="no token")["valid"]
     assert good("connections", user="device") is not None
@@ -248,7 +250,7 @@ def go_through(node, document, device):
 def test_schemathesis_finds_no_answer_outside_the_document(node, document, tmp_path):
     seconds = LONG if os.environ.get("TOUCHLINE_LONG") else SHORT
     checks = ["not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance", "response_schema_conformance"]
-    # Where an error is a status too, what the document forbids must not be accepted. Commands of a batch have no status.
+    # In this mode an error has an HTTP status, so the fuzzer checks that invalid requests are refused. Commands of a batch have no status.
     alone = ["--checks", ",".join([*checks, "negative_data_rejection"]), "--exclude-path", "/api/batch", "--exclude-path", "/api"]
     for mode, options in (("transport", alone), ("inside", ["--checks", ",".join(checks)])):
         command = [

@@ -1,4 +1,4 @@
-"""Centrifugo's server library for Python against the real server: every method that it has."""
+"""Centrifugo's server library for Python against the real server: every method of the library."""
 
 import asyncio
 import inspect
@@ -13,17 +13,16 @@ from centrifuge import Client as RealtimeClient
 from centrifuge import SubscriptionEventHandler
 from conftest import KEY
 
-#: What an application calls; all other methods are of an edition that has more.
-# Of another edition there, and of this server.
-#: Operations of the commercial edition that this server has.
+#: Operations that this server has, and that Centrifugo has only in its commercial edition.
 WHO = {"connections", "get_user_status"}
 BANS = {"block_user", "unblock_user", "revoke_token", "invalidate_user_tokens"}
+#: The other operations that this server has. All other methods of the library are for Centrifugo's commercial edition.
 CORE = {"publish", "broadcast", "subscribe", "unsubscribe", "disconnect", "presence", "presence_stats", "history",
         "history_remove", "info", "refresh", "channels", "batch"}
 
 
 def methods() -> dict[str, type]:
-    """The methods of the library that send something, each with the type of its request."""
+    """The methods of the library that send a request, each with the type of the request."""
     found = {}
     for name, method in inspect.getmembers(cent.Client, inspect.isfunction):
         parameters = list(typing.get_type_hints(method).items())
@@ -40,11 +39,11 @@ def library(server):
 
 
 class Quiet(SubscriptionEventHandler):
-    """Nothing is to be done."""
+    """Ignores all events."""
 
 
 async def connected(server, user: str, channel: str):
-    """A client of this user that has subscribed to a channel, and the token's user is there."""
+    """A client of this user that has subscribed to a channel. Its token names the user."""
     async def token(_ctx=None) -> str:
         return server.token(sub=user)
 

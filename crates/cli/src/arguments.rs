@@ -1,5 +1,5 @@
-//! What can be typed. A bare `touchline` is `touchline serve --dev`; with a configuration it is `touchline serve`, as
-//! people of Centrifugo type it.
+//! The arguments of the command line. `touchline` without a command is `touchline serve --dev`; with a configuration it
+//! is `touchline serve`, as users of Centrifugo expect.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -17,24 +17,24 @@ use crate::operator_arguments::{
     CheckArguments, HealthArguments, PrintConfigArguments, ReportArguments, TopArguments, TraceArguments,
 };
 
-/// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
+/// Touchline, a live-event server: a reporter posts an event, and every fan sees it within milliseconds.
 ///
-/// Without a command it serves the demo on this machine, as `touchline serve --dev`.
+/// Without a command it serves the demo on this machine, as `touchline serve --dev` does.
 #[derive(Debug, Parser)]
 #[command(name = "touchline", version = BUILT, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// The command to run. `None` = serve.
     #[command(subcommand)]
     command: Option<CliCommand>,
-    /// Without a command: how to serve.
+    /// The options of `serve`, if there is no command.
     #[command(flatten)]
     serve: ServeArguments,
 }
 
-/// Takes words such as `--http_server.internal_port 9000`, `--health.enabled` and `--log.level=debug` out: keys of the
-/// configuration with their values, as Centrifugo takes them. One without a value is switched on. The word behind a key
-/// that is ours and no switch is its value, whatever it begins with; behind others, one that begins with two hyphens is
-/// a flag, and one with more, as PEM does, a value. Words that no text can be made of stay.
+/// Separates configuration keys from the other words, such as `--http_server.internal_port 9000`, `--health.enabled`
+/// and `--log.level=debug`. A key without a value is set to `true`. The word after a known key that is not a boolean is
+/// always its value. After other keys, a word that begins with exactly two hyphens is a flag, and any other word is a
+/// value (PEM begins with more hyphens). Words that are not valid Unicode stay.
 pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<(String, String)>) {
     let (mut rest, mut keys) = (Vec::new(), Vec::new());
     let mut words = words.peekable();
@@ -56,14 +56,14 @@ pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>
 }
 
 impl Arguments {
-    /// Reads what was typed; what can't be read ends the process, as does a question for help.
+    /// Parses the command line. A mistake, `--help` and `--version` print a text and end the process.
     pub(crate) fn read() -> Self {
         let (words, keys) = take_keys(std::env::args_os());
         let mut arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| {
             let text = error.to_string();
             match redact(&text) {
                 Cow::Borrowed(_) => error.exit(),
-                // A key that no flag took.
+                // The text contained a private key in PEM.
                 Cow::Owned(text) => {
                     eprintln!("{text}");
                     std::process::exit(error.exit_code())
@@ -78,14 +78,14 @@ impl Arguments {
             Some(_) if keys.is_empty() => {}
             Some(_) => {
                 let text =
-                    format!("--{}: keys of the configuration are for `serve`, `check` and `print-config`", keys[0].0);
+                    format!("--{}: only `serve`, `check` and `print-config` accept configuration keys", keys[0].0);
                 Arguments::command().error(clap::error::ErrorKind::UnknownArgument, text).exit()
             }
         }
         arguments
     }
 
-    /// The command that was meant.
+    /// The command to run; `serve` if none was given.
     pub(crate) fn meant(self) -> CliCommand {
         self.command.unwrap_or_else(|| {
             let is_written = self.serve.config.is_some() || !self.serve.keys.is_empty();
@@ -96,60 +96,60 @@ impl Arguments {
     }
 }
 
-/// Names the configuration file where no flag does.
+/// The environment variable with the path of the configuration file, used if no flag names one.
 pub(crate) const CONFIG_VARIABLE: &str = "TOUCHLINE_CONFIG";
 
-/// The commands.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     /// Run the server.
     Serve(ServeArguments),
-    /// Say what is wrong with a configuration: what `serve` would refuse because of it, and what hardly means what it
-    /// says.
+    /// Check a configuration: report settings that `serve` would refuse, or that probably do not do what you intended.
     ///
-    /// With --connect it also tries what the configuration names: databases, NATS, backends, certificates. With
-    /// --machine it also says what this machine limits. It changes nothing.
+    /// With --connect it also tests the databases, NATS, backends and certificates of the configuration. With --machine
+    /// it also reports the limits of this machine. It changes nothing.
     Check(CheckArguments),
-    /// Print each key that is set, its value, and the file and line, variable or flag that it comes from.
+    /// Print each key that is set, its value, and where the value comes from: file and line, variable or flag.
     PrintConfig(PrintConfigArguments),
-    /// Ask the server of a configuration whether it can serve. The exit status is 0 if it can: for health checks of
-    /// containers.
+    /// Ask the server of a configuration whether it can serve, for health checks of containers. Exits with 0 if it can.
     Health(HealthArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),
-    /// Print the JSON Schema of a configuration (draft 2020-12), with which an editor completes and checks its keys.
+    /// Print the JSON Schema of a configuration (draft 2020-12), with which an editor completes and checks keys.
     Configschema,
-    /// Print a token for a client: to connect, or with --channel to subscribe.
+    /// Print a token for a client: a connection token, or with --channel a subscription token.
     Token(TokenArguments),
-    /// Say step by step whether a client may do something: which rules are asked, and what each of them says.
+    /// Explain step by step whether a client may do something: which rules apply, and what each rule decides.
     Explain(ExplainArguments),
-    /// Publish JSON into a channel by the server API.
+    /// Publish JSON into a channel with the server API.
     Publish(PublishArguments),
     /// Call any operation of the server API.
     Api(CallArguments),
-    /// Send events to an endpoint again that has answered 410; list, send again or delete events that could not be
-    /// delivered.
+    /// Resume an event endpoint that has answered 410; list, send again or delete events that could not be delivered.
     Events(EventsArguments),
-    /// Say what is wrong with the nodes and how busy they are. Exits with 0 if nothing is wrong, with 1 if something
-    /// needs a look, with 2 if it is bad, with 3 if nobody could be asked.
+    /// Report the problems and the load of the nodes. Exits with 0 if there are no problems, with 1 if something needs
+    /// attention, with 2 if something is bad, and with 3 if no node could be asked.
     Report(ReportArguments),
-    /// Print the same every second.
+    /// Print the report every second.
     Top(TopArguments),
-    /// Print what goes in and out for one client, user or channel, for a while.
+    /// Print for some seconds what one client or user sends and receives, or what is published into a channel.
     Trace(TraceArguments),
-    /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
+    /// Print the publications of a channel as they arrive, one JSON line each. Reconnects and recovers.
     Watch(WatchArguments),
     /// Play a recorded match into a channel.
     Match(MatchArguments),
-    /// Show the schema of a database, bring it up to date, or take its last change back.
+    /// Show the schema changes of a database, apply them, or undo the last one.
     Migrate(MigrateArguments),
-    /// Copy a SQLite database into a new file, while the server runs or not.
+    /// Copy an SQLite database into a new file. The server may run during the copy.
     Backup(BackupArguments),
-    /// Put a copy of a SQLite database in its place. The server must not run; what was there is kept beside it.
+    /// Replace an SQLite database by a copy. The server must not run; the old database is kept beside the new one.
     Restore(BackupArguments),
-    /// Measure: load generators, floors, and scenarios that check themselves.
+    /// Return the space of deleted rows to the disk. For SQLite the server must not run; for PostgreSQL it may run,
+    /// except with --full.
+    Compact(CompactArguments),
+    /// Measure a server: load generators, floors, and scenarios that check their own results.
     Lab(touchline_lab::LabArguments),
-    /// Print what makes a shell complete commands, options, operations of the server API and their fields.
+    /// Print the script with which a shell completes commands, options, operations of the server API and their fields.
     Completions(CompletionsArguments),
     /// Print the version, the target that the program was built for, and its allocator.
     Version,
@@ -158,25 +158,25 @@ pub(crate) enum CliCommand {
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeArguments {
-    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json). Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// For development: makes secrets, serves the demo, lets anonymous clients of this machine in.
+    /// For development: create secrets, serve the demo, and accept anonymous clients of this machine.
     #[arg(long)]
     pub(crate) dev: bool,
-    /// For tests of programs: keeps all in memory, makes a key and a token secret, listens on a free port of this
-    /// machine, and ends with the process that has started it.
+    /// For tests of programs: keep everything in memory, create an API key and a token secret, listen on a free port of
+    /// this machine, and stop when the process that started the server ends.
     #[arg(long, conflicts_with_all = ["dev", "no_match", "open_to_network"])]
     pub(crate) ephemeral: bool,
-    /// With --ephemeral: when the server listens, write its addresses and secrets to this file, as JSON that only this
-    /// account can read.
+    /// With --ephemeral: when the server listens, write its addresses and secrets to this file as JSON. Only the
+    /// account that runs the server can read the file.
     #[arg(long, value_name = "FILE", requires = "ephemeral")]
     pub(crate) ready_file: Option<PathBuf>,
-    /// With --dev: don't play the recorded match.
+    /// With --dev: do not play the recorded match.
     #[arg(long)]
     pub(crate) no_match: bool,
-    /// With --dev: let everybody in who reaches this machine, from other machines and phones too. Only the key
-    /// publishes.
+    /// With --dev: accept everybody who can reach this machine, also from other machines and phones. Publishing needs
+    /// the API key.
     #[arg(long)]
     pub(crate) open_to_network: bool,
     /// Port to listen on (http_server.port).
@@ -185,13 +185,13 @@ pub(crate) struct ServeArguments {
     /// IP address to listen on (http_server.address).
     #[arg(long, short, value_name = "ADDRESS")]
     pub(crate) address: Option<IpAddr>,
-    /// none, error, warn, info, debug or trace (log.level).
+    /// Level of the log: none, error, warn, info, debug or trace (log.level).
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
-    /// Event loops, one thread each (node.shards).
+    /// Number of event loops, one thread each (node.shards).
     #[arg(long, value_name = "COUNT")]
     pub(crate) shards: Option<u16>,
-    /// Any key of the configuration, as `--http_server.internal_port 9000`: see [`take_keys`].
+    /// Configuration keys of the command line, as in `--http_server.internal_port 9000`: see [`take_keys`].
     #[arg(skip)]
     pub(crate) keys: Vec<(String, String)>,
 }
@@ -199,10 +199,11 @@ pub(crate) struct ServeArguments {
 /// Arguments of `genconfig`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GenconfigArguments {
-    /// Add every other key, commented out, with its default and what it means.
+    /// Add every other key as a comment, with its default and its meaning.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Write it to this new file, which only this account can read, instead of printing it.
+    /// Write the configuration to this new file instead of printing it. Only the account that runs the command can read
+    /// the file.
     #[arg(long, short)]
     pub(crate) output: Option<PathBuf>,
 }
@@ -210,26 +211,26 @@ pub(crate) struct GenconfigArguments {
 /// Arguments of `token`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TokenArguments {
-    /// The user's id; empty for an anonymous one.
+    /// User id. Empty for an anonymous user.
     #[arg(long, short, required_unless_present = "check", default_value = "", hide_default_value = true)]
     pub(crate) user: String,
-    /// Instead of making one: say step by step whether a server would take this token. `-` reads it from standard
-    /// input.
+    /// Check this token instead of creating one: explain step by step whether a server would accept it. `-` reads it
+    /// from standard input.
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
     pub(crate) check: Option<String>,
-    /// How long it is good; 0 is for ever.
+    /// How long the token is valid; 0 is for ever.
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
     pub(crate) exp: Duration,
-    /// Make (or check) a subscription token for this channel.
+    /// Create (or check) a subscription token for this channel.
     #[arg(long, value_name = "CHANNEL")]
     pub(crate) channel: Option<String>,
     /// More claims, as a JSON object.
     #[arg(long, value_name = "JSON")]
     pub(crate) claims: Option<String>,
-    /// The secret to sign with; else the one of the configuration or the environment.
+    /// Secret that signs the token. Default: that of the configuration or the environment.
     #[arg(long, conflicts_with = "config")]
     pub(crate) secret: Option<String>,
-    /// Configuration file with the secret; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file with the secret. Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -237,42 +238,42 @@ pub(crate) struct TokenArguments {
 /// Arguments of `explain`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExplainArguments {
-    /// Configuration file; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file. Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The user of a client that has connected, however it has proved it; empty for an anonymous one.
+    /// User id of a client that has connected in any way. Empty for an anonymous user.
     #[arg(long, short, conflicts_with = "token")]
     pub(crate) user: Option<String>,
-    /// The connection token of the client: its user, caps and labels count.
+    /// Connection token of the client. `explain` uses its user, `caps` and `labels`.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// The token by which the client subscribes to the channel.
+    /// Subscription token of the client for the channel.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) subscription_token: Option<String>,
-    /// The client subscribes to the channel already.
+    /// The client already subscribes to the channel.
     #[arg(long)]
     pub(crate) subscribed: bool,
-    /// What the client does.
+    /// What the client wants to do.
     #[arg(long)]
     pub(crate) action: ExplainAction,
-    /// The channel.
+    /// Channel of the action.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) channel: String,
-    /// The method of an RPC.
+    /// Method of the RPC.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) method: String,
-    /// The data of an RPC, JSON.
+    /// Data of the RPC, as JSON.
     #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true)]
     pub(crate) data: String,
-    /// Print one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a client does.
+/// An action of a client that `explain` judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExplainAction {
-    /// Connect.
+    /// Connect to the server.
     Connect,
     /// Subscribe to the channel.
     Subscribe,
@@ -280,20 +281,20 @@ pub(crate) enum ExplainAction {
     Publish,
     /// Read the history of the channel.
     History,
-    /// Ask for the presence of the channel.
+    /// Read the presence of the channel.
     Presence,
-    /// Call the method.
+    /// Call the RPC method.
     Rpc,
 }
 
 /// Arguments of `publish`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PublishArguments {
-    /// The channel.
+    /// Channel to publish into.
     pub(crate) channel: String,
-    /// The publication, JSON; `-` reads it from standard input.
+    /// Data of the publication, as JSON. `-` reads it from standard input.
     pub(crate) data: String,
-    /// Where to.
+    /// The server to call.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
 }
@@ -301,19 +302,19 @@ pub(crate) struct PublishArguments {
 /// Arguments of `events`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EventsArguments {
-    /// What about.
+    /// The subcommand of `events`.
     #[command(subcommand)]
     pub(crate) action: EventsAction,
 }
 
-/// What `events` is about.
+/// The subcommands of `events`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum EventsAction {
-    /// Send events again to an endpoint that has answered 410.
+    /// Resume sending events to an endpoint that has answered 410.
     Resume(ResumeArguments),
-    /// Events that durable endpoints did not accept.
+    /// Manage dead letters: events that durable endpoints did not accept.
     Dead {
-        /// What to do with them.
+        /// The subcommand of `events dead`.
         #[command(subcommand)]
         action: DeadAction,
     },
@@ -322,38 +323,38 @@ pub(crate) enum EventsAction {
 /// Arguments of `events resume`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ResumeArguments {
-    /// The name of the endpoint.
+    /// Name of the endpoint, as in `events`.
     #[arg(value_name = "NAME")]
     pub(crate) endpoint: String,
-    /// Where to.
+    /// The server to call.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
 }
 
-/// What `events dead` does.
+/// The subcommands of `events dead`.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum DeadAction {
-    /// Print them, the oldest first, one JSON line each.
+    /// Print dead letters, the oldest first, one JSON line each.
     List(DeadListArguments),
-    /// Send some again, behind what waits for their endpoint.
+    /// Send dead letters again, after the events that wait for their endpoint.
     Retry(DeadChoiceArguments),
-    /// Delete some.
+    /// Delete dead letters.
     Drop(DeadChoiceArguments),
 }
 
 /// Arguments of `events dead list`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DeadListArguments {
-    /// Only those of this endpoint.
+    /// Print only the dead letters of this endpoint.
     #[arg(long, value_name = "NAME")]
     pub(crate) endpoint: Option<String>,
-    /// Letters to print, 1000 at most.
+    /// Maximum number of dead letters to print, at most 1000.
     #[arg(long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) limit: u32,
-    /// Where the page begins, as the page before has said.
+    /// Cursor of the page, as the previous page printed it.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub(crate) cursor: u64,
-    /// Where to.
+    /// The server to call.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
 }
@@ -361,13 +362,13 @@ pub(crate) struct DeadListArguments {
 /// Arguments of `events dead retry` and `events dead drop`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DeadChoiceArguments {
-    /// The letters, by their `id`.
+    /// The `id` of each dead letter.
     #[arg(value_name = "ID", required_unless_present = "endpoint", conflicts_with = "endpoint")]
     pub(crate) ids: Vec<u64>,
-    /// Instead: the 1000 oldest of this endpoint.
+    /// Instead of ids: the 1000 oldest dead letters of this endpoint.
     #[arg(long, value_name = "NAME")]
     pub(crate) endpoint: Option<String>,
-    /// Where to.
+    /// The server to call.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
 }
@@ -375,25 +376,25 @@ pub(crate) struct DeadChoiceArguments {
 /// Arguments of `watch`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WatchArguments {
-    /// The channel.
+    /// Channel to watch.
     pub(crate) channel: String,
-    /// The server's WebSocket endpoint, ws:// or wss://; else that of the configuration, which is
-    /// ws://127.0.0.1:8000/connection/websocket if it says nothing.
+    /// WebSocket endpoint of the server, ws:// or wss://. Default: that of the configuration, or
+    /// ws://127.0.0.1:8000/connection/websocket if there is none.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Certificates of authorities, PEM, that are trusted for wss:// beside those of this system.
+    /// File with CA certificates (PEM) that are trusted for wss://, in addition to those of the system.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Configuration file of the server, with its port; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file of the server, with its port. Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Connection token (see `touchline token`).
+    /// Connection token (`touchline token` prints one).
     #[arg(long)]
     pub(crate) token: Option<String>,
-    /// Subscription token.
+    /// Subscription token for the channel.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) subscription_token: Option<String>,
-    /// End after this many publications.
+    /// Stop after this many publications.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
@@ -401,19 +402,19 @@ pub(crate) struct WatchArguments {
 /// Arguments of `match`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MatchArguments {
-    /// The recording; without it, the one of the demo.
+    /// File with the recording. Default: the recording of the demo.
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
-    /// How many times faster than it was.
+    /// Speed of the replay, as a multiple of the original speed.
     #[arg(long, default_value_t = 30.0, value_parser = speed)]
     pub(crate) speed: f64,
-    /// The channel to play into. Its history is removed first.
+    /// Channel to play into. Its history is removed first.
     #[arg(long, default_value = "match:live")]
     pub(crate) channel: String,
-    /// Begin again when it is over.
+    /// Start again when the match is over.
     #[arg(long = "loop")]
     pub(crate) again: bool,
-    /// Where to.
+    /// The server to call.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
 }
@@ -421,16 +422,16 @@ pub(crate) struct MatchArguments {
 /// Arguments of `migrate`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MigrateArguments {
-    /// What to do.
+    /// What to do with the schema.
     #[arg(value_enum)]
     pub(crate) action: MigrateAction,
-    /// Which database.
+    /// Database of the configuration.
     #[arg(long, value_enum, default_value_t = DatabaseChoice::Primary)]
     pub(crate) database: DatabaseChoice,
-    /// With `down`: delete the data of that change. Without it, `down` only says what would go.
+    /// With `down`: undo the change and delete its data. Without --yes, `down` only prints what would be deleted.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json). Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -438,13 +439,28 @@ pub(crate) struct MigrateArguments {
 /// Arguments of `backup` and `restore`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BackupArguments {
-    /// The copy.
+    /// File of the copy.
     #[arg(value_name = "COPY")]
     pub(crate) copy: PathBuf,
-    /// Which database.
+    /// Database of the configuration.
     #[arg(long, value_enum, default_value_t = DatabaseChoice::Primary)]
     pub(crate) database: DatabaseChoice,
-    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json). Default: the file that TOUCHLINE_CONFIG names.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `compact`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompactArguments {
+    /// Database of the configuration. Default: all databases that the server opens.
+    #[arg(long, value_enum)]
+    pub(crate) database: Option<DatabaseChoice>,
+    /// For PostgreSQL: rewrite the tables, so that all their free space is returned. Each table is locked meanwhile,
+    /// and the command is refused while nodes are connected. An SQLite file is always rewritten.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Configuration file (.toml, .yaml or .json). Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -452,39 +468,39 @@ pub(crate) struct BackupArguments {
 /// Arguments of `completions`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CompletionsArguments {
-    /// The shell.
+    /// Shell that the script is for.
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
 
-/// A shell that can complete.
+/// A shell that supports completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     /// `source <(touchline completions bash)`, from ~/.bashrc.
     Bash,
-    /// `source <(touchline completions zsh)`, from ~/.zshrc behind `compinit`.
+    /// `source <(touchline completions zsh)`, from ~/.zshrc after `compinit`.
     Zsh,
     /// `touchline completions fish | source`, from ~/.config/fish/config.fish.
     Fish,
 }
 
-/// What `migrate` does.
+/// The actions of `migrate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MigrateAction {
-    /// Say which changes are made and which are not.
+    /// Print which changes are applied and which are not.
     Status,
-    /// Make all that are not.
+    /// Apply all changes that are not applied.
     Up,
-    /// Take the last one back, with all that it holds.
+    /// Undo the last change and delete its data.
     Down,
 }
 
 /// A database of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DatabaseChoice {
-    /// What must not be lost.
+    /// The primary database, for data that must not be lost.
     Primary,
-    /// What is big, and may be lost.
+    /// The database of statistics, which may be lost.
     Stats,
 }
 

@@ -1,4 +1,5 @@
-//! Makes `docs/reference/command-line.md` from the arguments, and sees that the file in the repository is up to date.
+//! Generates `docs/reference/command-line.md` from the arguments, and checks that the file in the repository is up to
+//! date.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,39 +8,41 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use crate::arguments::Arguments;
 
-/// Tells the test to write the page instead.
+/// The variable that makes the test write the page instead of checking it.
 const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
 const PAGE: &str = "docs/reference/command-line.md";
-/// What stands above the commands.
+/// The text of the page before the commands.
 const PROSE: &str = "\
 # Command line
 
-*Made from `crates/cli/src/arguments.rs`, `crates/cli/src/api_arguments.rs` and `crates/lab/src/arguments.rs`; \
-edit those, \
-then run `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*
+*Generated from `crates/cli/src/arguments.rs`, `crates/cli/src/api_arguments.rs` and `crates/lab/src/arguments.rs`.*
+*Edit those, then run `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*
 
-`touchline` without a command is `touchline serve --dev`; \
-with the options of `serve` that name a configuration it is `touchline serve`.
-Every command takes `--help` (`-h`), and `touchline --version` (`-V`) prints the version.
-`serve` also takes every key of [configuration.md](../configuration.md) as an option, \
-as `--http_server.internal_port 9000`; a key without a value is switched on.
-A command that fails says why on standard error and ends with 1; one that was typed wrongly ends with 2.
+`touchline` without a command does the same as `touchline serve --dev`.
+If `--config`, a configuration key among the options or the variable `TOUCHLINE_CONFIG` names a configuration, \
+`touchline` does the same as `touchline serve`.
+Every command has `--help` (`-h`), and `touchline --version` (`-V`) prints the version.
+`serve` also accepts every key of [configuration.md](configuration.md) as an option, \
+such as `--http_server.internal_port 9000`; a key without a value is set to `true`.
+A command that fails prints the reason on standard error and exits with 1; a command with wrong arguments exits with 2.
 
 ## How a command reaches a server
 
 `publish`, `api`, `match` and `watch` are clients: \
-they take the server's port and key from a configuration, or a URL that is typed.
-With `https://` or `wss://` they speak TLS.
-They trust the authorities of the system, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, \
-and beside them those in the PEM file of `--ca`.
-Where the server of the configuration speaks TLS they reach it by its address: \
-give a URL with the host of its certificate if that does not name the address.
-A call of the server API takes no longer than `--timeout` says, and no error shows the key.
-`watch` comes back by itself, with growing pauses, \
-when the server is not there, not ready or ends the connection for now.
-It ends with an error when to come back would not help: \
-the port does not speak HTTP (or TLS, for `wss://`), the answer is 401, 403 or 404, \
-or the code of the disconnect says that the client must not reconnect.
+they take the port and the key of the server from a configuration, or a URL from the command line.
+With `https://` or `wss://` they use TLS.
+They trust the CA certificates of the system, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`, \
+and in addition those in the PEM file of `--ca`.
+If the server in the configuration uses TLS, they connect to its address.
+If the server's certificate does not contain that address, give a URL with a host name that the certificate contains.
+A call of the server API ends after `--timeout` at the latest, and no error message contains the key.
+`watch` reconnects by itself, with growing pauses, \
+if the server cannot be reached, is not ready or ends the connection for a while.
+`watch` stops with an error if reconnecting would not help:
+
+- The port does not use HTTP (or TLS, for `wss://`).
+- The answer is 401, 403 or 404.
+- The code of the disconnect says that the client must not reconnect.
 
 ```sh
 touchline publish news:live '{\"headline\": \"Kick-off\"}' --api https://live.example.com --key \"$KEY\"
@@ -48,9 +51,9 @@ touchline watch news:live --url wss://localhost:8443/connection/websocket --ca a
 
 ## Any operation of the server API
 
-`touchline api` knows every [operation](../server-api.md) by the table that the server has: \
+`touchline api` knows every [operation](server-api.md) of the server.
 `touchline api --list` lists them, \
-and `touchline api history --help` shows the fields of one with what each takes, its result, its errors and an example.
+and `touchline api history --help` shows the fields of an operation, its result, its errors and an example.
 
 ```sh
 touchline api publish channel=news:live data='{\"headline\": \"Kick-off\"}'
@@ -59,35 +62,36 @@ touchline api disconnect user=42
 touchline api broadcast --data @request.json channels='[\"news\", \"sport\"]'
 ```
 
-| what is typed | what is sent |
+| argument | what is sent |
 |---|---|
-| `FIELD=VALUE`, and the field takes text | the value as it stands: `user=42` is the text `\"42\"` |
-| `FIELD=VALUE`, and the field takes something else | the value, which must be JSON of that kind: \
+| `FIELD=VALUE` for a text field | the value as text: `user=42` is the text `\"42\"` |
+| `FIELD=VALUE` for another field | the value, which must be JSON of the right kind: \
 `limit=10` is a whole number, `data='\"text\"'` is text |
-| `FIELD:=JSON` | the JSON, in any field: the server says whether it takes it |
-| `--data JSON` | the object as it is, also with fields that this version does not know; `@FILE` and `-` read it |
+| `FIELD:=JSON` | the JSON, for any field: the server decides whether it accepts it |
+| `--data JSON` | the unchanged object, also with fields that this version does not know; \
+`@FILE` reads the object from a file, and `-` from standard input |
 
-Without `--json` the result is printed a line for each value, \
-and texts that would move the cursor of a terminal stand in quotes.
-With `--json` the whole answer is printed as it is, also an error.
-An answer longer than 64 MB is an error.
+Without `--json` the result is printed with one line for each value, \
+and texts with terminal control characters are quoted.
+With `--json` the whole answer is printed unchanged, also an error.
+An answer of more than 64 MB is an error.
 
-| exit code | what has happened | where it is told |
+| exit code | meaning | output |
 |---|---|---|
 | 0 | the server has answered with a result | standard output |
 | 1 | the server has answered with an error, does not answer, or refuses the key | \
 standard error: number, message, name and remedy |
-| 2 | the operation or a field does not exist, or a value is not of its kind: nothing was sent | \
+| 2 | the operation or a field does not exist, or a value has the wrong kind: nothing was sent | \
 standard error, with the nearest name |
 
-`touchline completions` makes a shell complete operations and fields, too; \
-the shell asks the program by the variable `TOUCHLINE_COMPLETE`, so a newer program completes what it has.
-`--key` stands in the list of processes: \
-a configuration, `TOUCHLINE_HTTP_API_KEY` and `TOUCHLINE_HTTP_API_KEY_FILE` do not.
+With the script of `touchline completions` a shell completes operations and fields, too.
+The shell calls the program with the variable `TOUCHLINE_COMPLETE`, so the completions match the installed version.
+`--key` is visible in the list of processes; \
+a configuration, `TOUCHLINE_HTTP_API_KEY` and `TOUCHLINE_HTTP_API_KEY_FILE` are not.
 
 ## A server for tests
 
-`touchline serve --ephemeral` is a server that tests of a program start and throw away: \
+`touchline serve --ephemeral` starts a server for the tests of a program, which keeps everything in memory: \
 [guides/testing.md](../guides/testing.md) has examples.
 ";
 
@@ -117,12 +121,12 @@ fn page() -> String {
     text
 }
 
-/// The commands below one that are shown.
+/// The visible subcommands of a command.
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|part| !part.is_hide_set())
 }
 
-/// A heading, what the command does, its arguments, and the commands below it.
+/// Writes a heading, the description of a command, its arguments, and its subcommands.
 fn section(text: &mut String, command: &Command, parent: &str, level: usize) {
     let name = format!("{parent} {}", command.get_name());
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
@@ -133,13 +137,13 @@ fn section(text: &mut String, command: &Command, parent: &str, level: usize) {
         arguments.iter().for_each(|argument| row(text, argument));
     }
     if command.get_name() == "api" {
-        // The server's page lists the operations.
+        // The page of the server API lists the operations.
         return operation_section(text, command, &name, level + 1);
     }
     shown(command).for_each(|part| section(text, part, &name, level + 1));
 }
 
-/// What every operation takes: its fields are in its own help.
+/// Writes the arguments that every operation has. The fields of an operation are in its own help.
 fn operation_section(text: &mut String, command: &Command, parent: &str, level: usize) {
     let operation = shown(command).next().expect("there are operations");
     let _ = writeln!(text, "\n{} `{parent} OPERATION`\n\nCall one operation.", "#".repeat(level));
@@ -176,12 +180,12 @@ fn row(text: &mut String, argument: &Arg) {
                 None => format!("`{}`", value.get_name()),
             })
             .collect();
-        let _ = write!(meaning, " {}", told.join("; "));
+        meaning = format!("{}. Values: {}", meaning.trim_end_matches('.'), told.join("; "));
     }
     let _ = writeln!(text, "| {written} | {default} | {} |", meaning.replace('|', "\\|").trim());
 }
 
-/// One sentence a line.
+/// The text with one sentence per line.
 fn sentences(text: &str) -> String {
     let mut lines = String::new();
     for paragraph in text.split("\n\n") {
@@ -195,6 +199,6 @@ fn sentences(text: &str) -> String {
         lines = format!("{}\n\n", lines.trim_end());
     }
     let lines = lines.trim_end();
-    // The library takes the last full stop away.
+    // clap removes the last full stop.
     if lines.ends_with('.') { lines.to_owned() } else { format!("{lines}.") }
 }

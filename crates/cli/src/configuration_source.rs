@@ -1,4 +1,4 @@
-//! The configuration of a server that runs: its file, the environment and the flags, which a reload reads again.
+//! The configuration sources of a running server: its file, the environment and the flags. A reload reads them again.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,16 +7,16 @@ use touchline_server::{PROBES, ReadSettings, SettingsSource};
 
 use crate::logging::LogLevel;
 
-/// What a reload reads.
+/// The sources that a reload reads, and the log whose level it changes.
 pub(crate) struct ConfigurationSource {
     sources: Sources,
     level: LogLevel,
-    /// What the configuration says of the log that was read last.
+    /// The log settings of the last reading, until the server adopts them.
     log: Mutex<Option<LogSettings>>,
 }
 
 impl ConfigurationSource {
-    /// Reads from these sources, and changes the level of this log.
+    /// A source that reads `sources` at each reload and changes the level of the log.
     pub(crate) fn new(sources: Sources, level: LogLevel) -> Self {
         ConfigurationSource { sources, level, log: Mutex::default() }
     }
@@ -24,11 +24,11 @@ impl ConfigurationSource {
 
 impl SettingsSource for ConfigurationSource {
     fn read(&self) -> Result<ReadSettings, Vec<String>> {
-        // A server for development has secrets that no file has.
+        // The secrets of a development server are not in a file, so the check for secrets is left out.
         let is_development = self.sources.development.is_some();
         let read = if is_development { touchline_config::read } else { touchline_config::read_to_serve };
         let reading = read(&self.sources, &PROBES);
-        // The caller of the reload tells the errors.
+        // The caller of the reload reports the errors.
         let (errors, others): (Vec<_>, Vec<_>) =
             reading.findings.into_iter().partition(|finding| finding.severity == Severity::Error);
         log_findings(&others);
@@ -48,7 +48,7 @@ impl SettingsSource for ConfigurationSource {
     }
 }
 
-/// Logs what is to be said of a configuration.
+/// Logs the findings of a configuration: notes at level debug.
 pub(crate) fn log_findings(findings: &[Finding]) {
     for finding in findings {
         match finding.severity {

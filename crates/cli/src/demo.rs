@@ -1,14 +1,14 @@
-//! The live match that `serve --dev` shows: its pages and its recording, embedded from `examples/match`.
+//! The live match of `serve --dev`: its pages and its recording, embedded from `examples/match`.
 
 use touchline_server::{Site, SiteFile};
 
-/// Where the match is published.
+/// The channel of the match.
 pub(crate) const CHANNEL: &str = "match:live";
 
-/// The recorded match.
+/// The recorded match, as JSON.
 pub(crate) const RECORDING: &str = include_str!("../../../examples/match/matches/city-united.json");
 
-/// An event to paste, as the body of a publish request.
+/// An example event for the terminal, as the body of a publish request.
 pub(crate) const PUBLICATION: &str =
     r#"{"channel":"match:live","data":{"type":"text","text":"Hello from the terminal"}}"#;
 
@@ -16,14 +16,14 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// A file of the example.
+/// A file of the site, embedded from the example.
 macro_rules! file {
     ($path:literal, $type:expr, $file:literal) => {
         SiteFile { path: $path, content_type: $type, body: include_bytes!(concat!("../../../examples/match/", $file)) }
     };
 }
 
-/// The pages, the fan's and the reporter's, and what they are made of.
+/// The site of the demo: the pages for fans and for the reporter, and their assets.
 pub(crate) fn site() -> Site {
     Site {
         folder: "/demo/",

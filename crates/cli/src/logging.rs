@@ -1,4 +1,4 @@
-//! Logs go to stderr, as text or as JSON lines. Levels have Centrifugo's names.
+//! Logging to stderr, as text or as JSON lines. The levels have Centrifugo's names.
 
 use std::io::IsTerminal as _;
 
@@ -8,14 +8,14 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{self, Handle};
 
-/// The client of NATS logs every try to connect. What changes is told by `touchline_cluster`.
+/// The NATS client logs every attempt to connect. `touchline_cluster` logs the changes instead.
 const NATS_CLIENT: &str = "async_nats";
 
-/// Changes the level of a log that has started.
+/// A handle that changes the level of a running log.
 pub(crate) struct LogLevel(Handle<Targets, Registry>);
 
 impl LogLevel {
-    /// From now on the log has this level.
+    /// Sets the level of the log from now on.
     pub(crate) fn set(&self, settings: &LogSettings) {
         if let Err(error) = self.0.reload(targets(settings)) {
             tracing::error!(%error, "the level of the log could not be changed");
@@ -23,14 +23,14 @@ impl LogLevel {
     }
 }
 
-/// What is logged, of which part of the program.
+/// The level for each part of the program.
 fn targets(settings: &LogSettings) -> Targets {
     let level = level(&settings.level);
     let targets = Targets::new().with_default(level);
     if level <= LevelFilter::INFO { targets.with_target(NATS_CLIENT, LevelFilter::OFF) } else { targets }
 }
 
-/// Starts logging. Once in a process's life.
+/// Starts logging. A process may call it only once.
 pub(crate) fn start(settings: &LogSettings) -> LogLevel {
     let (targets, handle) = reload::Layer::new(targets(settings));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
@@ -43,8 +43,8 @@ pub(crate) fn start(settings: &LogSettings) -> LogLevel {
     LogLevel(handle)
 }
 
-/// Not `init` of `tracing_subscriber`: where tests are built too, a feature that their crates switch on makes it log
-/// what libraries tell by the crate `log`, which the released program does not.
+/// Installs the subscriber without `init` of `tracing_subscriber`. In a build with tests, a feature of their crates
+/// lets `init` also record messages of the crate `log`, which the released program does not.
 fn install(subscriber: impl tracing::Subscriber + Send + Sync) {
     tracing::subscriber::set_global_default(subscriber).expect("logging starts once");
 }

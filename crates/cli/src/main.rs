@@ -1,4 +1,26 @@
-//! The `touchline` binary: what was typed, what it means, do it.
+//! The `touchline` binary: it parses the arguments and runs one command. Without arguments it serves the demo.
+//!
+//! Each command is a file in `commands/`. A command reads the configuration through `touchline-config`, and then starts
+//! a node (`touchline-server`), calls the server API of a running node, changes a database (`touchline-store`), or runs
+//! the lab (`touchline-lab`).
+//!
+//! The rules of channels, clients and nodes are not here. No command has a rule of its own about what is valid:
+//! `check`, `explain` and `token` ask the code that a node uses.
+//!
+//! `docs/reference/command-line.md` has every command and option. It is generated from `arguments.rs`.
+//!
+//! # Where to begin
+//!
+//! 1. `arguments.rs`: the commands and their options, with their help.
+//! 2. `commands/serve.rs`: the start of a node, from its configuration to its end.
+//! 3. `configuration_source.rs`: where the configuration of a command comes from.
+//! 4. `client/`: how commands call the server API.
+//!
+//! # What never happens
+//!
+//! - No command prints a secret, except those that make one: `genconfig` and `token`.
+//! - No command sends a request to a server that the arguments or the configuration do not name.
+//! - No broken pipe counts as a failure: `touchline watch … | head` ends well.
 
 mod api_arguments;
 mod arguments;
@@ -25,7 +47,7 @@ use anyhow::Result;
 use arguments::{Arguments, CliCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// That of static binaries (ADR 24); what is written in C (SQLite, TLS) keeps the C library's.
+/// The allocator of static binaries (ADR 24). Code in C (SQLite, TLS) still uses the allocator of the C library.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -66,8 +88,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Migrate(arguments) => commands::migrate::run(&arguments),
         CliCommand::Backup(arguments) => commands::backup::backup(&arguments),
         CliCommand::Restore(arguments) => commands::backup::restore(&arguments),
+        CliCommand::Compact(arguments) => commands::compact::run(&arguments),
         CliCommand::Lab(arguments) => {
-            // Servers and workers that the lab starts take over what this process may open.
+            // Servers and workers that the lab starts inherit the limit of open files.
             descriptors::raise();
             touchline_lab::run(arguments)
         }
@@ -76,7 +99,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     }
 }
 
-/// An error and what caused it, each text once: some texts name their cause already.
+/// The text of an error and its causes. A cause is left out if the text already contains it.
 fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -89,7 +112,8 @@ fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether the reader of standard output has closed it (`touchline watch … | head -1`). Another pipe may have broken.
+/// Whether the error means that the reader of standard output has closed it (`touchline watch … | head -1`). Without
+/// this check another broken pipe would count too.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -97,7 +121,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(is_pipe) && has_no_reader(&io::stdout())
 }
 
-/// Whether a pipe has no reader any more.
+/// Whether a pipe no longer has a reader.
 fn has_no_reader(pipe: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(pipe, PollFlags::empty())];
     poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().contains(PollFlags::ERR)

@@ -1,4 +1,4 @@
-//! What can be typed for the commands that look at a configuration, a machine or a server.
+//! The arguments of the commands that inspect a configuration, a machine or a server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use crate::api_arguments::{ApiArguments, duration};
 /// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CheckArguments {
-    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json). Default: the file that TOUCHLINE_CONFIG names.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// The same, as other commands take it.
+    /// The same as FILE, for consistency with other commands.
     #[arg(long, short, value_name = "FILE", conflicts_with = "file")]
     pub(crate) config: Option<PathBuf>,
-    /// Also connect to what the configuration names: databases, NATS, backends, sets of keys; and say until when
-    /// certificates are valid. Nothing is written or sent, but a request of a set of keys.
+    /// Also connect to the databases, NATS, backends and key set endpoints of the configuration, and print when
+    /// certificates expire. It only requests key sets; it writes and sends nothing else.
     #[arg(long)]
     pub(crate) connect: bool,
-    /// Also say what this machine limits (open files, ports, memory, processors, clock), and by which command that is
-    /// changed. Needs no configuration.
+    /// Also print the limits of this machine (open files, ports, memory, processors, clock), and the command that
+    /// changes each. Needs no configuration.
     #[arg(long)]
     pub(crate) machine: bool,
-    /// Keys of the configuration that were typed, as `--http_server.port 8001`.
+    /// Configuration keys of the command line, as in `--http_server.port 8001`.
     #[arg(skip)]
     pub(crate) keys: Vec<(String, String)>,
 }
@@ -32,19 +32,19 @@ pub(crate) struct CheckArguments {
 /// Arguments of `print-config`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PrintConfigArguments {
-    /// Configuration file (.toml, .yaml or .json); else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file (.toml, .yaml or .json). Default: the file that TOUCHLINE_CONFIG names.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// The same, as other commands take it.
+    /// The same as FILE, for consistency with other commands.
     #[arg(long, short, value_name = "FILE", conflicts_with = "file")]
     pub(crate) config: Option<PathBuf>,
-    /// Also print the keys that are not set, with their defaults.
+    /// Also print keys that are not set, with their defaults.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Print one JSON object: for each key its `value` and where it comes `from`.
+    /// Print one JSON object with the `value` of each key and where it comes `from`.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Keys of the configuration that were typed, as `--http_server.port 8001`.
+    /// Configuration keys of the command line, as in `--http_server.port 8001`.
     #[arg(skip)]
     pub(crate) keys: Vec<(String, String)>,
 }
@@ -52,13 +52,13 @@ pub(crate) struct PrintConfigArguments {
 /// Arguments of `health`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HealthArguments {
-    /// Configuration file of the server; else the one that TOUCHLINE_CONFIG names.
+    /// Configuration file of the server. Default: the file that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Base URL of the port that has the probes; else that of the configuration, on this machine.
+    /// Base URL of the port that serves the probes. Default: that of the configuration, on this machine.
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
-    /// How long to wait.
+    /// Maximum time to wait for the answer.
     #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
@@ -66,13 +66,13 @@ pub(crate) struct HealthArguments {
 /// Arguments of `report`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportArguments {
-    /// The server.
+    /// The server to ask.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
-    /// Print the answer of the server, one line of JSON.
+    /// Print the answer of the server as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print `*`, `!` and `X` instead of other signs.
+    /// Print `*`, `!` and `X` instead of Unicode signs.
     #[arg(long)]
     pub(crate) ascii: bool,
 }
@@ -80,19 +80,19 @@ pub(crate) struct ReportArguments {
 /// Arguments of `top`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TopArguments {
-    /// The server.
+    /// The server to ask.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
-    /// Print once.
+    /// Print once and exit.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Print so many times.
+    /// Print this many times and exit.
     #[arg(long, value_name = "NUMBER", conflicts_with = "once")]
     pub(crate) count: Option<u64>,
-    /// Print the answers of the server, one line of JSON each.
+    /// Print each answer of the server as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print `*`, `!` and `X` instead of other signs.
+    /// Print `*`, `!` and `X` instead of Unicode signs.
     #[arg(long)]
     pub(crate) ascii: bool,
 }
@@ -101,25 +101,25 @@ pub(crate) struct TopArguments {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["client", "user", "channel"]))]
 pub(crate) struct TraceArguments {
-    /// The server.
+    /// The server to ask.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
-    /// The frames of the connection with this client id.
+    /// Print the frames of the connection with this client id.
     #[arg(long, value_name = "ID")]
     pub(crate) client: Option<String>,
-    /// The frames of the connections of this user.
+    /// Print the frames of all connections of this user.
     #[arg(long)]
     pub(crate) user: Option<String>,
-    /// The publications into this channel.
+    /// Print the publications into this channel.
     #[arg(long)]
     pub(crate) channel: Option<String>,
-    /// How long, 1 to 60 seconds.
+    /// Duration of the trace, 1 to 60 seconds.
     #[arg(long, default_value = "10", value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(crate) seconds: u64,
-    /// Show payloads; for a client or a user the server needs `admin.trace_payloads`.
+    /// Show payloads. For a client or a user the server must have `admin.trace_payloads`.
     #[arg(long)]
     pub(crate) payloads: bool,
-    /// Print the frames as lines of JSON.
+    /// Print each frame as a line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,28 +1,28 @@
-//! Secrets that a command makes up.
+//! Random secrets for commands.
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use touchline_config::{DevelopmentPurpose, DevelopmentSecrets};
 
-/// Fresh random secrets for one run of `serve --dev` or `serve --ephemeral`. `is_open`: clients of other machines are
-/// let in.
+/// New random secrets for one run of `serve --dev` or `serve --ephemeral`. `is_open`: whether clients of other machines
+/// are accepted.
 ///
 /// # Errors
-/// When the system has no randomness to give.
+/// When the system provides no random bytes.
 pub(crate) fn development_secrets(is_open: bool, purpose: DevelopmentPurpose) -> anyhow::Result<DevelopmentSecrets> {
     Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open, purpose })
 }
 
-/// 32 random bytes as text that needs no quotes in a shell or a file, and does not begin with a hyphen: behind `--key`
-/// it would be taken for an option.
+/// 32 random bytes as text that needs no quotes in a shell or a file. It does not begin with a hyphen, because after
+/// `--key` it would be parsed as an option.
 ///
 /// # Errors
-/// When the system has no randomness to give.
+/// When the system provides no random bytes.
 pub(crate) fn random_secret() -> anyhow::Result<String> {
     loop {
         let mut bytes = [0; 32];
-        aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get randomness from the system")?;
+        aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get random bytes from the system")?;
         let text = URL_SAFE_NO_PAD.encode(bytes);
         if !text.starts_with('-') {
             return Ok(text);

@@ -1,4 +1,4 @@
-//! `serve --ephemeral`: a server that a test starts, finds by a file, and that ends with the test.
+//! `serve --ephemeral`: a test starts the server, finds it by a file, and the server ends with the test.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
-/// Longest time that anything here may take.
+/// The longest time for one step of these tests.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A directory of a test, removed at its end.
+/// A directory of a test. It is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -46,7 +46,7 @@ impl Drop for Folder {
     }
 }
 
-/// A running server, killed if the test forgets it.
+/// A running server. It is killed when the value is dropped.
 struct Server {
     child: Child,
     line: String,
@@ -57,7 +57,7 @@ impl Server {
     fn start(mut command: Command, ready: &Path) -> Self {
         let mut child = command.spawn().expect("the binary runs");
         let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut out = BufReader::new(child.stdout.take().expect("the stream is piped"));
         out.read_line(&mut line).expect("it prints text");
         let ready = std::fs::read(ready).expect("the file is there before the line");
         Server { child, line, ready: serde_json::from_slice(&ready).expect("JSON") }
@@ -72,12 +72,12 @@ impl Server {
         Command::new(BINARY).arg("api").args(words).args(where_to).env_clear().output().expect("the binary runs")
     }
 
-    /// Asks it to stop, and gives what it has written as errors.
+    /// Stops the server with SIGTERM and returns what it has written to stderr.
     fn stop(mut self) -> String {
         let asked = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
-        assert!(asked.success() && self.child.wait().expect("it is ours").success());
+        assert!(asked.success() && self.child.wait().expect("the test owns it").success());
         let mut said = String::new();
-        self.child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("text");
+        self.child.stderr.take().expect("the stream is piped").read_to_string(&mut said).expect("text");
         said
     }
 }
@@ -93,7 +93,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a server that was killed has left.
+/// The file that a killed server has left.
 const LEFT: &str = r#"{"pid":1,"websocket_url":"ws://127.0.0.1:1/connection/websocket","api_key":"k"}"#;
 
 #[test]
@@ -111,7 +111,7 @@ fn no_file_is_removed_but_that_of_a_server() {
     let first = Server::start(folder.command("ready.json", &[]), &ready);
     let second = Server::start(folder.command("ready.json", &[]), &ready);
     first.stop();
-    assert!(ready.exists(), "it is the second one's now");
+    assert!(ready.exists(), "the file belongs to the second server now");
     second.stop();
     assert!(!ready.exists());
 }
@@ -122,7 +122,7 @@ fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let ready = folder.file("ready.json");
     std::fs::write(&ready, LEFT).expect("it is writable");
     let mut command = folder.command("ready.json", &[]);
-    // The environment of a developer: it must not change what is tested.
+    // The environment of a developer must not change the server of a test.
     command.env("TOUCHLINE_CONFIG", "/no/such.toml").env("TOUCHLINE_HTTP_SERVER_PORT", "1");
     command.env("TOUCHLINE_HTTP_API_KEY", "of the developer").env("TOUCHLINE_STORE_DIRECTORY", "true");
     let server = Server::start(command, &ready);
@@ -140,7 +140,7 @@ fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let mut watch = Command::new(BINARY);
     watch.args(["watch", "news", "--url", server.of("websocket_url"), "--token", token.trim(), "--count", "1"]);
     let mut watching = watch.env_clear().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let mut errors = BufReader::new(watching.stderr.take().expect("it is piped"));
+    let mut errors = BufReader::new(watching.stderr.take().expect("the stream is piped"));
     let mut line = String::new();
     errors.read_line(&mut line).expect("it says that it watches");
     assert!(line.contains("watching news"), "{line}");
@@ -148,7 +148,7 @@ fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let seen = watching.wait_with_output().expect("it ends");
     assert!(text(&seen.stdout).contains("seen"), "{seen:?}");
     assert_eq!(folder.names(), ["ready.json".to_owned()].into());
-    assert_eq!(server.stop(), "", "it has nothing to say");
+    assert_eq!(server.stop(), "", "the server writes no errors");
     assert_eq!(folder.names(), BTreeSet::new(), "no secret is left");
 }
 
@@ -166,7 +166,7 @@ fn several_at_once_have_ports_and_keys_of_their_own() {
         assert_eq!(different.len(), servers.len(), "{part}");
     }
     for server in servers {
-        // A server that shared its port would not always be the one that answers.
+        // If two servers shared a port, another server would sometimes answer.
         for _ in 0..4 {
             let told = server.call(&["info"]);
             assert!(told.status.success(), "{}", text(&told.stderr));
@@ -201,7 +201,10 @@ fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() 
         let output = folder.command("other.json", &["--config", "c.toml"]).output().expect("it runs");
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{text_of}: {said}");
-        assert!(said.contains("keeps all in memory") && said.contains(expected) && !said.contains("s3cret"), "{said}");
+        assert!(
+            said.contains("keeps everything in memory") && said.contains(expected) && !said.contains("s3cret"),
+            "{said}"
+        );
         assert!(!folder.file("other.json").exists() && !folder.file("data").exists(), "{text_of}");
     }
     let nowhere = folder.command("no/such/ready.json", &[]).output().expect("it runs");
@@ -220,7 +223,7 @@ fn it_ends_with_the_process_that_has_started_it_and_not_with_its_thread() {
 
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$0\" serve --ephemeral --ready-file ready.json & wait", BINARY]).current_dir(&folder.0);
-    // The shell is killed as a test runner is that hangs: it tells nobody.
+    // The shell is killed, as a test runner that hangs is killed. It cannot notify its child.
     let mut parent = Server::start(
         {
             shell.stdout(Stdio::piped());
@@ -230,14 +233,14 @@ fn it_ends_with_the_process_that_has_started_it_and_not_with_its_thread() {
     );
     let pid = parent.ready["pid"].as_u64().expect("a number");
     assert_ne!(pid, u64::from(parent.child.id()));
-    parent.child.kill().expect("it is ours");
-    parent.child.wait().expect("it is ours");
+    parent.child.kill().expect("the test owns it");
+    parent.child.wait().expect("the test owns it");
     let began = Instant::now();
     while ready.exists() {
         assert!(began.elapsed() < DEADLINE, "the server {pid} does not end");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // This process is there, although the thread that has started the server ended before.
+    // The thread that started the server has ended, but this process still runs, so the server runs too.
     assert!(of_thread.call(&["info"]).status.success());
     assert_eq!(of_thread.stop(), "");
 }

@@ -1,17 +1,17 @@
-//! The lab in the small: every scenario runs, nothing is lost, and the figures are there. Their size is not looked at
-//! here.
+//! Small runs of the lab: each scenario runs, nothing is lost, and the figures are there. The tests do not look at the
+//! size of the figures.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What a scenario has counted or measured.
+/// One figure of a scenario.
 #[derive(Debug)]
 struct Figure {
     name: String,
     value: f64,
-    /// The bound that it must keep, if it has one.
+    /// The bound that the figure must keep, if it has one.
     must: Option<f64>,
 }
 
@@ -34,10 +34,10 @@ fn figures(arguments: &[&str]) -> Vec<Figure> {
     lines.as_array().expect("a list").iter().map(figure).collect()
 }
 
-/// What was lost, doubled, out of order or closed.
+/// The names of figures that count faults.
 const WRONGS: &str = "lost, doubled, out of order, closed";
 
-/// Scenarios: their arguments, figures that are above zero, and all figures that count faults, by their whole names.
+/// The scenarios: arguments, figures that are above zero, and the full names of all figures that count faults.
 const CASES: &[(&[&str], &[&str], &[&str])] = &[
     (
         &["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"],
@@ -176,13 +176,32 @@ fn every_scenario_measures_and_loses_nothing() {
                 "{arguments:?}: {found:?}"
             );
         }
-        // One that is new, or has another name, has to be written into the list.
+        // A figure that is new or has a new name must be added to the list.
         let unlisted: Vec<_> = figures
             .iter()
             .filter(|figure| figure.must == Some(0.0) && !faults.contains(&figure.name.as_str()))
             .collect();
         assert!(unlisted.is_empty(), "{arguments:?}: faults that the list does not have: {unlisted:?}");
     }
+}
+
+#[test]
+fn a_rolling_restart_keeps_its_plan_and_loses_nothing() {
+    let words = ["--connections", "300", "--channels", "10", "--rate", "50", "--seconds", "1", "--rest", "0"];
+    let figures = figures(&[&["deploy"], &words[..]].concat());
+    let of = |is_it: &dyn Fn(&str) -> bool| -> Vec<f64> {
+        figures.iter().filter(|figure| is_it(&figure.name)).map(|figure| figure.value).collect()
+    };
+    let held = of(&|name| name == "clients of the node");
+    assert!(held.len() == 3 && held.iter().all(|clients| *clients > 0.0), "{figures:?}");
+    assert_eq!(of(&|name| name == "clients told to go (3001)"), held, "each client of a leaving node gets code 3001");
+    for part in ["the node's plan: seconds", "all back after", "publications received"] {
+        let found = of(&|name| name.ends_with(part));
+        assert!(found.len() == 3 && found.iter().all(|value| *value > 0.0), "{part}: {figures:?}");
+    }
+    let faults: Vec<_> = figures.iter().filter(|figure| figure.must == Some(0.0)).collect();
+    assert_eq!(faults.len(), 12, "each restart counts what is lost, doubled, away and cut off: {figures:?}");
+    assert!(faults.iter().all(|figure| figure.value == 0.0), "{faults:?}");
 }
 
 #[test]
@@ -234,7 +253,7 @@ fn the_floor_of_grpc_is_a_program_that_must_be_named_and_exist() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/program"), "{output:?}");
 }
 
-/// A run that lasts until it is ended, and the server that it has started.
+/// Starts a run that lasts until it is ended. Returns the run and the id of its server's process.
 fn a_long_run() -> (Child, u32) {
     let lab = Command::new(env!("CARGO_BIN_EXE_touchline"))
         .args(["lab", "idle", "--connections", "20", "--seconds", "600", "--runs", "1", "--quiet"])
@@ -262,7 +281,7 @@ fn command_line(process: u32) -> String {
     std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("there are processes").flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -286,7 +305,7 @@ fn a_part_that_ends_is_named_and_nothing_counts_as_measured() {
     let output = lab.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    // It may still have been starting.
+    // The server may still have been starting.
     assert!(
         said.contains("the server under test") && (said.contains("signal 9") || said.contains("SIGKILL")),
         "{said}"

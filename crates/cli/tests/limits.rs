@@ -1,5 +1,5 @@
-//! The process at its limit of open files: who is in stays in, who can't come in costs nothing, and room is used as
-//! soon as there is some.
+//! The process at its limit of open files: accepted clients stay connected, waiting clients cost nothing, and the
+//! server accepts clients as soon as there is room.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
-/// Open files of the server; it needs some thirty for itself.
+/// The limit of open files of the server. The server needs about thirty for itself.
 const OPEN_FILES: usize = 128;
 const CROWD: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,17 +31,17 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .expect("sh runs");
-        let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
         let mut line = String::new();
         while !line.contains("ready address=") {
             line.clear();
-            assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+            assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
         }
         let address = line
             .split("address=")
             .nth(1)
             .and_then(|rest| rest.split_whitespace().next())
-            .expect("it tells its address")
+            .expect("the line has an address")
             .to_owned();
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Server { child, address }
@@ -54,7 +54,7 @@ impl Server {
         socket
     }
 
-    /// Ticks (10 ms) that the process has run.
+    /// The processor time of the process in ticks of 10 ms.
     fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -74,7 +74,7 @@ fn is_upgraded(socket: &mut TcpStream) -> bool {
     socket.read_exact(&mut answer).is_ok() && answer.starts_with(b"HTTP/1.1 101")
 }
 
-/// A WebSocket ping (with a mask of zeros) and its pong.
+/// Whether the server answers a WebSocket ping (with a mask of zeros) with its pong.
 fn is_served(socket: &mut TcpStream) -> bool {
     let mut rest = [0; 1024];
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket takes a timeout");
@@ -89,23 +89,23 @@ fn a_crowd_beyond_the_open_files_waits_outside_and_costs_nothing() {
     let server = Server::start();
     let mut first = server.connect();
     assert!(is_upgraded(&mut first));
-    // Who has not connected makes room for others.
+    // The server closes connections that have not connected when others need room, so this client connects.
     first.write_all(b"\x81\x95\0\0\0\0{\"id\":1,\"connect\":{}}").expect("the kernel takes it");
     let mut crowd: Vec<TcpStream> = (0..CROWD).map(|_| server.connect()).collect();
-    // Once it has taken in whom it can, it waits. A loop that tries again at once would use all of two threads, for
-    // ever: 200 ticks a second.
+    // Once the server has accepted as many connections as it can, it waits. A loop that tries again at once would use
+    // two whole threads for ever: 200 ticks a second.
     let used_in_a_second = || {
         let before = server.ticks();
         std::thread::sleep(Duration::from_secs(1));
         server.ticks() - before
     };
-    assert!((0..20).any(|_| used_in_a_second() < 50), "it does not come to rest");
-    assert!(is_served(&mut first), "who is in is served");
-    // Those in front leave, those behind come in.
+    assert!((0..20).any(|_| used_in_a_second() < 50), "the server still uses its processors");
+    assert!(is_served(&mut first), "the accepted client is served");
+    // The clients at the front disconnect, and the server accepts the clients behind them.
     drop(crowd.drain(..CROWD - 20));
     let began = Instant::now();
     for socket in &mut crowd {
-        assert!(is_upgraded(socket), "there is room again");
+        assert!(is_upgraded(socket), "the server has room again");
     }
     assert!(began.elapsed() < PATIENCE);
     assert!(is_served(&mut first));

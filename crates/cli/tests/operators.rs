@@ -1,5 +1,5 @@
-//! What an operator types: commands that take a configuration's word, starts that fail, copies of databases, schemas
-//! that go.
+//! The commands of an operator: commands that use a configuration, starts that fail, copies of databases, and schemas
+//! that are removed.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ history_ttl = "1h"
 force_recovery = true
 "#;
 
-/// A directory with a configuration, removed at the end.
+/// A directory with a configuration. It is removed at the end of the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -38,8 +38,8 @@ impl Place {
 
     fn write(&self, name: &str, text: &str) {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("it is ours");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        std::fs::write(&path, text).expect("the test owns it");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("the test owns it");
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -57,34 +57,34 @@ impl Place {
         self.command(arguments).output().expect("the binary runs")
     }
 
-    /// What a command prints, if it succeeds.
+    /// The output of a command that succeeds.
     fn good(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout).trim().to_owned()
     }
 
-    /// What a command that fails says.
+    /// The errors of a command that fails.
     fn bad(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stdout));
         text(&output.stderr)
     }
 
-    /// A server that has its port in the configuration from now on.
+    /// Starts a server. From now on the configuration contains its port.
     fn serve(&self) -> Server {
         let mut child = self.command(&["serve"]).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
         let mut line = String::new();
         while !line.contains("ready address=") {
             line.clear();
-            assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+            assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
         }
         let address = line
             .split("address=")
             .nth(1)
             .and_then(|rest| rest.split_whitespace().next())
-            .expect("it tells its address");
+            .expect("the line has an address");
         let port = address.rsplit(':').next().expect("it has a port");
         std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
         self.write("touchline.toml", &CONFIGURATION.replace("port = 0", &format!("port = {port}")));
@@ -109,7 +109,7 @@ struct Server(Child);
 impl Server {
     fn stop(mut self) {
         assert!(Command::new("kill").arg(self.0.id().to_string()).status().expect("kill is there").success());
-        assert_eq!(self.0.wait().expect("it is ours").code(), Some(0));
+        assert_eq!(self.0.wait().expect("the test owns it").code(), Some(0));
     }
 }
 
@@ -132,7 +132,7 @@ fn mode(path: &Path) -> u32 {
 fn every_command_takes_the_word_of_the_configuration() {
     let place = Place::new("word");
     let server = place.serve();
-    // By the environment, and by the flag from elsewhere.
+    // The path of the configuration is in the environment first, and then in a flag, from another directory.
     assert_eq!(place.offset(), 1);
     let path = place.0.join("touchline.toml").display().to_string();
     let mut published = Command::new(BINARY);
@@ -148,12 +148,12 @@ fn every_command_takes_the_word_of_the_configuration() {
     let token = place.good(&["token", "--user", "42"]);
     let mut watcher = place.command(&["watch", "orders:1", "--token", &token, "--count", "1"]);
     let mut watcher = watcher.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-    let mut said = BufReader::new(watcher.stderr.take().expect("it is piped"));
+    let mut said = BufReader::new(watcher.stderr.take().expect("the stream is piped"));
     let mut line = String::new();
-    said.read_line(&mut line).expect("it tells");
+    said.read_line(&mut line).expect("stderr is text");
     assert!(line.contains("watching orders:1"), "{line}");
     assert_eq!(place.offset(), 3);
-    assert!(watcher.wait().expect("it is ours").success());
+    assert!(watcher.wait().expect("the test owns it").success());
     server.stop();
 }
 
@@ -174,19 +174,19 @@ fn a_running_database_is_copied_and_put_back() {
     assert!(refused.contains("another process uses data/primary.db"), "{refused}");
     server.stop();
     let said = place.good(&["restore", "copy.db"]);
-    let kept = said.split("what was there before is ").nth(1).expect("it is kept").to_owned();
+    let kept = said.split("the old database is kept as ").nth(1).expect("the database is kept").to_owned();
     assert!(place.0.join(&kept).exists() && mode(&place.0.join("data/primary.db")) == 0o600);
     let server = place.serve();
     assert_eq!(place.offset(), 3, "the third one was made after the copy");
     server.stop();
-    // What was there before is whole, too, however often and fast copies are put back.
+    // The former databases are whole too, however often and fast the command restores copies.
     let others: Vec<String> = (0..3)
         .map(|_| {
             place
                 .good(&["restore", "copy.db"])
-                .split("what was there before is ")
+                .split("the old database is kept as ")
                 .nth(1)
-                .expect("it is kept")
+                .expect("the database is kept")
                 .to_owned()
         })
         .collect();
@@ -254,7 +254,7 @@ fn a_database_that_does_not_open_says_each_cause_once_and_no_password() {
     place.write("touchline.toml", &CONFIGURATION.replace("sqlite:data/primary.db", url));
     let said = place.bad(&["migrate", "status"]);
     assert_eq!(said.matches("Connection refused").count(), 1, "{said}");
-    assert!(said.contains("127.0.0.1:1/live") && said.contains("see that PostgreSQL runs"), "{said}");
+    assert!(said.contains("127.0.0.1:1/live") && said.contains("check that PostgreSQL is running"), "{said}");
     assert!(!said.contains("tops3cret"), "{said}");
 }
 
@@ -266,15 +266,15 @@ fn a_schema_goes_only_when_asked_in_earnest_and_while_nobody_uses_it() {
     assert!(place.bad(&["migrate", "down", "--yes"]).contains("another process uses"));
     server.stop();
     let said = place.bad(&["migrate", "down"]);
-    assert!(said.contains("rows would go") && said.contains("give --yes"), "{said}");
+    assert!(said.contains("rows would be deleted") && said.contains("use --yes"), "{said}");
     assert!(place.good(&["migrate", "status"]).lines().all(|line| line.contains("  made ")));
-    // The channel directory and the inbox, and what came after them.
+    // The migrations after the first one, newest first: each command names a table of its migration.
     for table in ["reaction", "event_endpoint", "user_seen", "event_outbox", "fact", "inbox_message"] {
         let said = text(&place.run(&["migrate", "down", "--yes"]).stderr);
-        assert!(said.contains(&format!("touchline: {table}: 0 rows go")), "{said}");
+        assert!(said.contains(&format!("touchline: {table}: 0 rows are deleted")), "{said}");
     }
     let said = place.bad(&["migrate", "down"]);
-    assert!(said.contains("touchline: publication: 1 rows would go"), "{said}");
+    assert!(said.contains("touchline: publication: 1 rows would be deleted"), "{said}");
     place.good(&["migrate", "down", "--yes"]);
     assert!(place.bad(&["migrate", "status"]).is_empty());
 }
@@ -299,13 +299,13 @@ fn a_start_that_fails_names_its_cause() {
         return eprintln!("only root can try what another account is refused");
     }
     let permit = |name: &str, mode| {
-        std::fs::set_permissions(place.0.join(name), std::fs::Permissions::from_mode(mode)).expect("it is ours")
+        std::fs::set_permissions(place.0.join(name), std::fs::Permissions::from_mode(mode)).expect("the test owns it")
     };
     permit("", 0o755);
     permit("database.toml", 0o644);
     permit("certificate.toml", 0o644);
     let database = nobody(&["serve", "--config", "database.toml"]);
-    assert!(database.contains("data in ") && database.contains("is not for uid 65534"), "{database}");
+    assert!(database.contains("data in ") && database.contains("cannot be accessed by uid 65534"), "{database}");
     assert!(!database.contains("port"), "{database}");
     let certificate = nobody(&["serve", "--config", "certificate.toml"]);
     assert!(certificate.contains("http_server.tls.cert_pem: c.pem can't be read: Permission denied"), "{certificate}");
@@ -327,7 +327,9 @@ fn a_start_that_fails_says_its_cause_once_and_no_secret() {
     with("tcp.enabled = true");
     let said = serve(&["--port", "27501", "--tcp.port", "27501"]);
     assert!(
-        said.contains("tcp.port: ") && said.contains("http_server.port's") && !said.contains("stop who has it"),
+        said.contains("tcp.port: ")
+            && said.contains("http_server.port: set tcp.port")
+            && !said.contains("stop who has it"),
         "{said}"
     );
     let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49\n-----END PRIVATE KEY-----";
@@ -341,13 +343,13 @@ fn a_start_that_fails_says_its_cause_once_and_no_secret() {
         let said = text(&output.stderr) + &text(&output.stdout);
         assert!(!output.status.success() && !said.contains("MIGHAgEAMBMG"), "{said}");
     }
-    assert!(serve(&["--open-to-network"]).contains("--open-to-network is for `serve --dev`"));
+    assert!(serve(&["--open-to-network"]).contains("--open-to-network needs --dev"));
 }
 
 #[test]
 fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
     for (arguments, expected, is_open) in [
-        (&["serve", "--dev", "--no-match", "--port", "0"][..], "Only this machine sees it", false),
+        (&["serve", "--dev", "--no-match", "--port", "0"][..], "Only this machine can see it", false),
         (
             &["serve", "--dev", "--no-match", "--port", "0", "--address", "0.0.0.0"],
             "Clients of other machines are refused",
@@ -355,7 +357,7 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         ),
         (
             &["serve", "--dev", "--no-match", "--port", "0", "--open-to-network"],
-            "Everybody who reaches this address can watch",
+            "Everybody who can reach this address can watch",
             true,
         ),
     ] {
@@ -368,7 +370,7 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
                 .spawn()
                 .expect("it runs"),
         );
-        let mut out = BufReader::new(server.0.stdout.take().expect("it is piped"));
+        let mut out = BufReader::new(server.0.stdout.take().expect("the stream is piped"));
         let mut banner = String::new();
         while !banner.contains("Stop with Ctrl-C") {
             assert!(out.read_line(&mut banner).expect("it prints") > 0, "the server ended");
@@ -377,7 +379,7 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         let fans = banner.split("Fans ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
         let address = fans.trim_start_matches("http://").trim_end_matches('/').to_owned();
         if is_open {
-            // The address that it says is one that other machines can go to, and clients are let in there.
+            // Other machines can reach the address that the server prints, and the server accepts clients at it.
             let own =
                 Command::new("hostname").arg("-I").output().map(|output| text(&output.stdout)).unwrap_or_default();
             let host = address.split(':').next().unwrap_or_default().to_owned();
@@ -389,7 +391,9 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
             watcher.args(["watch", "news", "--url", &url]).env_clear().stderr(Stdio::piped()).spawn().expect("it runs"),
         );
         let mut line = String::new();
-        BufReader::new(watcher.0.stderr.take().expect("it is piped")).read_line(&mut line).expect("it tells");
+        BufReader::new(watcher.0.stderr.take().expect("the stream is piped"))
+            .read_line(&mut line)
+            .expect("stderr is text");
         assert!(line.contains("watching news"), "{line}");
     }
 }
@@ -401,25 +405,25 @@ fn open_files_are_raised_to_the_limit_and_their_want_is_told_once_with_its_remed
     let mut command = Command::new("bash");
     command.args(["-c", &serve]).current_dir(&place.0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut server = Server(command.spawn().expect("bash runs"));
-    let mut log = BufReader::new(server.0.stderr.take().expect("it is piped"));
+    let mut log = BufReader::new(server.0.stderr.take().expect("the stream is piped"));
     let mut said = String::new();
     while !said.contains("ready address=") {
-        assert!(log.read_line(&mut said).expect("it logs") > 0, "{said}");
+        assert!(log.read_line(&mut said).expect("the log is text") > 0, "{said}");
     }
     assert!(said.contains("descriptors=96 connections="), "{said}");
     let address =
-        said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
+        said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("the line has an address");
     let address: std::net::SocketAddr = address.parse().expect("an address");
-    // Each is closed by the server to make room for the next, so there is a failure for each beyond the limit.
+    // The server closes each of these connections to make room for the next: each one beyond the limit is a failure.
     let sockets: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
     while !said.contains("could not be accepted") {
-        assert!(log.read_line(&mut said).expect("it logs") > 0, "{said}");
+        assert!(log.read_line(&mut said).expect("the log is text") > 0, "{said}");
     }
     drop(sockets);
     let more: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
     assert!(!more.is_empty());
     server.stop();
-    log.read_to_string(&mut said).expect("it logs");
+    log.read_to_string(&mut said).expect("the log is text");
     let told: Vec<&str> = said.lines().filter(|line| line.contains("could not be accepted")).collect();
     assert!(told.len() == 1 && told[0].contains("LimitNOFILE="), "{said}");
 }

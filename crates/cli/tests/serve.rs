@@ -1,4 +1,5 @@
-//! What a newcomer meets: a server that asks for secrets, or makes them and shows the way.
+//! The first start for a new user: `serve` asks for secrets, and a bare `touchline` makes them and shows the next
+//! steps.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A bare `touchline`, and what it prints.
+/// A `touchline` without arguments, and its output.
 struct Dev {
     child: Child,
     lines: Receiver<String>,
@@ -20,13 +21,13 @@ impl Dev {
         let mut command = Command::new(BINARY);
         command.args(arguments).args(["--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary runs");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let out = BufReader::new(child.stdout.take().expect("the stream is piped"));
         let (sender, lines) = channel();
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Dev { child, lines }
     }
 
-    /// The next line that holds a text.
+    /// The next line that contains a text.
     fn line(&self, text: &str) -> String {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {

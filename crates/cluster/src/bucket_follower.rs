@@ -1,9 +1,8 @@
-//! Follows the bucket of shared facts: loads all of it after each connect, and then what changes.
+//! Follows the bucket of shared facts. It loads the whole bucket after each connect, and then reads the changes.
 //!
-//! A message to the bucket reaches every node by core NATS too, which tells the follower to look. A look asks for the
-//! last sequence and reads what is behind the known one; so nothing depends on such a message, and without any the
-//! follower looks every second. Without a good look the node counts as cut off when what it knows is older than
-//! [`AGE_MAX`].
+//! Every message to the bucket also reaches every node by core NATS, and triggers a look. A look asks for the last
+//! sequence and reads what is after the known one. So nothing depends on these messages: without any, the follower
+//! looks every second. If no look succeeds, the node counts as cut off when its knowledge is older than [`AGE_MAX`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,19 +20,19 @@ use crate::fact_bucket::{BucketMessage, FactBucket};
 use crate::known_bucket::{BucketPart, KnownBucket};
 use crate::outage::OutageLog;
 
-/// Between two looks at least, and after a message to the bucket: it may not be stored yet.
+/// The minimum interval between two looks, and the delay after a message to the bucket, which may not be stored yet.
 const SOON: Duration = Duration::from_millis(20);
-/// Between two looks while nothing is heard. Each look without a message doubles the time up to it.
+/// The interval between two looks while no message arrives. Each look without a message doubles the interval up to it.
 const CALM: Duration = Duration::from_secs(1);
-/// Between two looks after a failure.
+/// The interval between two looks after a failure.
 const RETRY: Duration = Duration::from_millis(500);
-/// How long a look may take that loads all: of a full bucket, too.
+/// The time limit of a look that loads everything, even a full bucket.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a removal is kept, and a fact that has expired, seconds.
+/// How long a removal, or a fact that has expired, is kept, seconds.
 const KEPT_S: u64 = 3_600;
-// A pause and a slow answer fit into the age; a removal is kept longer than a follower may be behind.
+// A pause and a slow answer fit into the maximum age. A removal is kept longer than a follower may be behind.
 const _: () = assert!(CALM.as_millis() * 2 < AGE_MAX.as_millis() && AGE_MAX.as_secs() < KEPT_S);
-/// Subjects that are cleaned after one look.
+/// The maximum number of subjects that are cleaned after one look.
 const CLEANED: usize = 64;
 
 /// Follows the bucket on one connection to NATS.
@@ -42,24 +41,24 @@ pub(crate) struct BucketFollower {
     pub(crate) client: Client,
     pub(crate) events: ClusterEventSink,
     pub(crate) outages: Arc<OutageLog>,
-    /// This node's id is the first in the cluster: it cleans up for all.
+    /// True if this node's id is the first in the cluster, so that it cleans up for all nodes.
     pub(crate) is_first: Arc<AtomicBool>,
-    /// JetStream is needed by something else: that it cannot be reached does not mean that there is none.
+    /// True if something else needs JetStream. If JetStream is unreachable, that then does not mean that NATS has none.
     pub(crate) needs_jetstream: bool,
 }
 
-/// How far a follower is.
+/// The progress of a follower.
 #[derive(Default)]
 struct FollowerState {
     known: KnownBucket,
-    /// All changes before this time are known, if any are.
+    /// All changes before this time are known. `None` = nothing is known.
     known_at: Option<Instant>,
     /// What can be deleted, and when: Unix seconds, subject, sequence.
     doomed: BTreeSet<(u64, String, u64)>,
 }
 
 impl FollowerState {
-    /// How long the next look may take: until what is known is too old, or as long as a load may.
+    /// The time limit of the next look: until the knowledge is too old, or the time limit of a load.
     fn patience(&self, now: Instant) -> Duration {
         match self.known_at {
             Some(at) if self.known.is_complete() => (at + AGE_MAX).saturating_duration_since(now),
@@ -69,7 +68,7 @@ impl FollowerState {
 }
 
 impl BucketFollower {
-    /// Follows until this is dropped.
+    /// Follows the bucket until the future is dropped.
     pub(crate) async fn run(self) {
         let Ok(mut bell) = self.client.subscribe(self.bucket.subject()).await else { return };
         let mut state = FollowerState::default();
@@ -92,7 +91,7 @@ impl BucketFollower {
                     }
                     pause = SOON;
                     tokio::time::sleep(SOON.saturating_sub(began.elapsed())).await;
-                    // One look is for all of them.
+                    // One look is enough for all waiting messages.
                     while let Some(Some(_)) = bell.next().now_or_never() {}
                 }
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(CALM),
@@ -130,7 +129,7 @@ impl BucketFollower {
         };
         doom(&mut state.doomed, &messages);
         self.report(state.known.read(part, now, messages));
-        // What has changed during a load follows at once: it has rung.
+        // Changes during a load follow at once, because their messages trigger a look.
         let at = if part == BucketPart::Everything { Instant::now() } else { began };
         state.known_at = at.checked_sub(unheard);
         self.clean(&stream, &mut state.doomed).await;
@@ -141,7 +140,8 @@ impl BucketFollower {
         event.into_iter().for_each(|event| (self.events)(ClusterEvent::Facts(event)));
     }
 
-    /// Deletes what is due, if this node does it for all of them. A failure is logged: what is left harms nobody.
+    /// Deletes what is due if this node cleans up for all. A failure is only logged, because the remaining messages are
+    /// harmless.
     async fn clean(&self, stream: &Stream, doomed: &mut BTreeSet<(u64, String, u64)>) {
         for _ in 0..CLEANED {
             let Some((_, subject, sequence)) = doomed.first().filter(|(due_s, ..)| *due_s <= now_s()) else { break };
@@ -155,25 +155,25 @@ impl BucketFollower {
     }
 }
 
-/// How long ago the leader of a stream has last heard from a majority of its replicas. What it says now was all there
-/// was then; since then, others may have elected another one.
+/// How long ago the leader of a stream last heard from a majority of its replicas. Its answer was complete at that
+/// time. Since then, the other replicas may have elected another leader.
 fn unheard(cluster: &Option<ClusterInfo>) -> Duration {
     let replicas = cluster.as_ref().map_or(&[][..], |cluster| &cluster.replicas);
     let mut ages: Vec<Duration> = replicas.iter().map(heard_ago).collect();
     ages.sort_unstable();
-    // With the leader itself they are one more.
+    // Together with the leader they are a majority.
     let needed = ages.len().div_ceil(2);
     needed.checked_sub(1).map_or(Duration::ZERO, |last| ages[last])
 }
 
-/// How long ago a leader has heard from a replica.
+/// How long ago a leader heard from a replica.
 fn heard_ago(replica: &PeerInfo) -> Duration {
-    // A leader writes 0 for one that it has never heard.
+    // A leader writes 0 for a replica that it has never heard from.
     let is_unheard = replica.active.is_zero() && !replica.current;
     if replica.offline || is_unheard { Duration::MAX } else { replica.active }
 }
 
-/// Notes what of some messages can be deleted later.
+/// Records which of these messages can be deleted later.
 fn doom(doomed: &mut BTreeSet<(u64, String, u64)>, messages: &[BucketMessage]) {
     doomed.extend(messages.iter().filter_map(|message| {
         let due_s = match &message.change {

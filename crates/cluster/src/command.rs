@@ -1,4 +1,4 @@
-//! Commands to the thread of the cluster, and the callbacks that take their results.
+//! The commands to the cluster's thread, and the callbacks for their results.
 
 use std::sync::Arc;
 
@@ -11,21 +11,20 @@ use crate::settings::StreamSettings;
 use crate::telling::OutsideBatch;
 use crate::types::StreamLoad;
 
-/// Takes the position of a publication that the cluster has; or why it is not known to be
-/// stored.
+/// A callback for the position of a stored publication, or for why it is not known to be stored.
 pub type OnStreamAppended = Box<dyn FnOnce(Result<StreamPosition, StreamError>) + Send>;
-/// Takes whether a history is removed, or why not all of it is.
+/// A callback for the removal of a history, or for why not all of it was removed.
 pub type OnPurged = Box<dyn FnOnce(Result<(), StreamError>) + Send>;
-/// Takes whether a shared fact is changed, or why it is not known to be.
+/// A callback for the change of a shared fact, or for why it is not known to be changed.
 pub type OnFactChanged = Box<dyn FnOnce(Result<(), FactError>) + Send>;
-/// Takes that all streams are open.
+/// A callback that is called when all streams are open.
 pub type OnStreamsSet = Box<dyn FnOnce() + Send>;
-/// Takes the replies of other nodes.
+/// A callback for the replies of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
-/// Whether a reply is enough, so that the gathering does not wait for the other nodes.
+/// Returns whether a reply is sufficient, so that the gathering does not wait for the other nodes.
 pub type IsEnough = fn(&[u8]) -> bool;
 
-/// What a node wants of the cluster, as its handle sends it to the thread.
+/// A command of the node, which the handle sends to the thread.
 pub(crate) enum ClusterCommand {
     ScopeMessage { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
     DirectoryMessage { to: Arc<str>, message: Bytes },
@@ -42,5 +41,6 @@ pub(crate) enum ClusterCommand {
     Tell(OutsideBatch),
     SetStreams { streams: Vec<StreamSettings>, done: OnStreamsSet },
     SetConfiguration(u32),
+    SetRoom { connect_rate: u32, draining: bool },
     Leave { done: std::sync::mpsc::Sender<()> },
 }

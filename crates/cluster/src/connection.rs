@@ -27,6 +27,7 @@ use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader};
 use crate::marks::Marks;
 use crate::members::{Members, MembershipStep, MembershipTiming, VERSIONS};
+use crate::neighbours::ReportedNodes;
 use crate::open_streams::{OpenStreams, OpenedStream};
 use crate::outage::OutageLog;
 use crate::outcome::{append, change_fact};
@@ -37,21 +38,21 @@ use crate::types::StreamLoad;
 use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::StreamPoller;
 
-/// Between two attempts to open the streams.
+/// The interval between two attempts to open the streams.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Hellos and results of probes that wait. More are dropped: each node sends its hello again soon.
+/// The maximum number of queued hellos and probe results. More are dropped, because each node soon repeats its hello.
 const SIGNALS_MAX: usize = 4_096;
-/// How long a load waits for streams that are being opened; then it fails.
+/// How long a load waits for streams that are being opened. Then it fails.
 const LOAD_WAIT: Duration = Duration::from_secs(5);
-// A load that waits outlasts at least one more attempt to open the streams.
+// A waiting load outlasts at least one more attempt to open the streams.
 const _: () = assert!(RETRY_INTERVAL.as_millis() < LOAD_WAIT.as_millis());
-/// Between two checks of the cluster's members.
+/// The interval between two checks of the cluster's members.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a node may take to reply to a probe. NATS reports at once if the node is not subscribed.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
-// Ticks send the probes and notice what has expired.
+// Ticks send the probes and notice expired times.
 const _: () = assert!(TICK_INTERVAL.as_millis() < PROBE_TIMEOUT.as_millis());
-/// Commands that run before the server's echo is requested.
+/// The number of commands that run before the server's echo is requested.
 const BATCH: usize = 512;
 
 /// Serves until the node leaves.
@@ -83,7 +84,7 @@ pub(crate) async fn run(
         return tracing::error!(%error, "the cluster could not be joined");
     }
     loop {
-        // The client knows it a moment after it says that it is connected; heartbeats bring this loop here again.
+        // The client updates this value a moment after it reports the connection. Heartbeats run this loop again.
         message_max.store(node.client.max_payload(), Relaxed);
         tokio::select! {
             Some(event) = nats_events.recv() => node.on_nats_event(&event).await,
@@ -115,62 +116,60 @@ pub(crate) async fn run(
     }
 }
 
-/// A signal of another node.
+/// A signal from another node.
 pub(crate) enum NodeSignal {
     Hello(Hello),
-    /// Whether a node has replied to a probe; false = it is not subscribed any more.
+    /// Whether a node has replied to a probe. False = it is no longer subscribed.
     Probed(Arc<str>, bool),
 }
 
 pub(crate) struct ConnectedNode {
     pub(crate) client: Client,
     members: Members,
-    /// The start of the members' clock.
+    /// The time at which the members' clock starts.
     began: Instant,
     pub(crate) signal_sender: Sender<NodeSignal>,
-    /// Whether this node is part of the cluster; messages that come before that are skipped.
+    /// Whether this node is part of the cluster. Messages that arrive before that are skipped.
     pub(crate) is_joined: Arc<AtomicBool>,
     pub(crate) settings: Arc<JoinOptions>,
     pub(crate) subjects: Subjects,
     pub(crate) events: ClusterEventSink,
     streams: Option<OpenStreams>,
     pub(crate) marks: Arc<Marks>,
-    /// The marks as they were when the connection was lost, until the streams are opened again: publications that are
-    /// stored later must not hide that earlier ones are lost.
+    /// The marks from when the connection was lost, until the streams are open again. Otherwise publications that are
+    /// stored later could hide that earlier ones are lost.
     marks_before: Option<Arc<Marks>>,
-    /// Loads that run as soon as the streams are opened again, and since when they wait. Each channel of this node
+    /// Loads that run when the streams are open again, with the time since when they wait. Each channel of this node
     /// loads once.
     waiting_loads: VecDeque<(Instant, StreamLoad)>,
-    /// The task that opens the streams, while one does.
+    /// The task that opens the streams. `None` = no such task is running.
     opening: Option<JoinHandle<()>>,
     opened_sender: UnboundedSender<OpenedStream>,
-    /// How often the connection was lost.
+    /// How often the connection has been lost.
     lost: u64,
     checks: Arc<Checks>,
-    /// Notified when streams are gone, or others have taken their place.
+    /// Notified when streams are gone or replaced.
     streams_gone: Arc<Notify>,
     pub(crate) echo_sender: UnboundedSender<u64>,
     /// The task of each channel's subscription.
     pub(crate) channels: HashMap<ChannelName, JoinHandle<()>>,
-    /// Channels that wait for the server's echo: the number, the channel.
+    /// The number of an echo of the server, and the channel that waits for it.
     pub(crate) unconfirmed: Vec<(u64, ChannelName)>,
     pub(crate) echo: u64,
     pub(crate) has_new: bool,
     log: LinkLog,
-    /// Why publications are not stored.
+    /// Logs why publications are not stored.
     outages: Arc<OutageLog>,
     facts: FactBucket,
-    /// Why shared facts are neither read nor written.
+    /// Logs why shared facts are neither read nor written.
     fact_outages: Arc<OutageLog>,
-    /// Follows the shared facts while NATS can be reached.
+    /// The task that follows the shared facts while NATS can be reached.
     fact_follower: JoinSet<()>,
-    /// This node's id is the first of those in sight.
+    /// True if this node's id is the first of the nodes in sight.
     is_first: Arc<AtomicBool>,
-    /// Nodes in sight that do not share the facts of this one.
-    nodes_with_other_facts: Vec<Arc<str>>,
-    /// Nodes in sight that have another configuration than this one.
-    nodes_with_other_configuration: Vec<Arc<str>>,
-    /// Called when the streams that were set last are open; `None` = nobody waits.
+    /// The last report about the other nodes.
+    neighbours: ReportedNodes,
+    /// Called when the streams that were set last are open. `None` = no caller waits.
     new_streams: Option<OnStreamsSet>,
 }
 
@@ -231,8 +230,7 @@ impl ConnectedNode {
             fact_outages: Arc::new(OutageLog::new("reads and writes of bans in JetStream")),
             fact_follower: JoinSet::new(),
             is_first: Arc::default(),
-            nodes_with_other_facts: Vec::new(),
-            nodes_with_other_configuration: Vec::new(),
+            neighbours: ReportedNodes::default(),
             new_streams: None,
         }
     }
@@ -248,16 +246,7 @@ impl ConnectedNode {
         self.is_first.store(self.members.is_first(), Relaxed);
         let steps = self.members.tick(self.now_ms());
         self.run_steps(steps).await;
-        let others = self.members.with_other_facts();
-        if others != self.nodes_with_other_facts {
-            self.nodes_with_other_facts.clone_from(&others);
-            (self.events)(ClusterEvent::NodesWithOtherFacts(others));
-        }
-        let others = self.members.with_other_configuration();
-        if others != self.nodes_with_other_configuration {
-            self.nodes_with_other_configuration.clone_from(&others);
-            (self.events)(ClusterEvent::NodesWithOtherConfiguration(others));
-        }
+        self.neighbours.report(&self.members, &self.events);
     }
 
     async fn on_signal(&mut self, signal: NodeSignal) {
@@ -293,7 +282,8 @@ impl ConnectedNode {
                 MembershipStep::Suspect(node, is_suspected) => {
                     (self.events)(ClusterEvent::Suspected { node, is_suspected })
                 }
-                MembershipStep::Gone(node) => (self.events)(ClusterEvent::NodeDead { node }),
+                MembershipStep::Gone(node) => (self.events)(ClusterEvent::NodeDead { node, has_left: false }),
+                MembershipStep::Left(node) => (self.events)(ClusterEvent::NodeDead { node, has_left: true }),
             }
         }
     }
@@ -321,7 +311,7 @@ impl ConnectedNode {
                 Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => {
                     drop(signals.try_send(NodeSignal::Probed(node, false)))
                 }
-                // The node may be frozen or slow: that is not a proof.
+                // The node may be frozen or slow, so this does not prove that it is dead.
                 Err(_) => {}
             }
         });
@@ -357,13 +347,13 @@ impl ConnectedNode {
                 }
                 self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
                 self.lost += 1;
-                // When the link is back, it is asked for again.
+                // The callers load again when the connection is back.
                 self.waiting_loads.clear();
                 let steps = self.members.linked(false, self.now_ms());
                 self.run_steps(steps).await;
             }
             Event::SlowConsumer(_) => {
-                tracing::warn!("messages of other nodes came faster than this one could take them: some are lost");
+                tracing::warn!("messages of other nodes arrived faster than they could be processed: some are lost");
                 self.checks.trouble.notify_one();
             }
             other => {
@@ -373,7 +363,7 @@ impl ConnectedNode {
         }
     }
 
-    /// Loads the shared facts, and follows them until the connection is lost; or warns of those that are left in NATS.
+    /// Loads and follows the shared facts until the connection is lost, or warns of facts that are left in NATS.
     fn follow_facts(&mut self) {
         if !self.settings.has_facts && self.lost == 0 {
             let bucket = self.facts.clone();
@@ -392,7 +382,7 @@ impl ConnectedNode {
         }
     }
 
-    /// Keeps other histories from now on.
+    /// Replaces the histories that are kept in streams.
     fn set_streams(&mut self, streams: Vec<StreamSettings>, done: OnStreamsSet) {
         self.settings = Arc::new(JoinOptions { streams, ..(*self.settings).clone() });
         self.new_streams = Some(done);
@@ -402,7 +392,7 @@ impl ConnectedNode {
         self.open_streams();
     }
 
-    /// Streams in memory are lost with their server, so streams are opened after every connect.
+    /// Opens the streams. Streams in memory are lost with their server, so this happens after every connect.
     fn open_streams(&mut self) {
         if self.opening.is_some() {
             return;
@@ -426,7 +416,7 @@ impl ConnectedNode {
                         let _ = opened.send((lost, settings, streams));
                         return;
                     }
-                    // Without a connection the error is not of JetStream.
+                    // Without a connection, the error does not concern JetStream.
                     Err(error) if client.connection_state() == State::Connected => {
                         let text = error.to_string();
                         if text != told {
@@ -450,7 +440,7 @@ impl ConnectedNode {
             self.opening = None;
         }
         if lost != self.lost || !Arc::ptr_eq(&settings, &self.settings) {
-            // The connection was lost again, or others are wanted meanwhile.
+            // The connection was lost again, or other streams were set meanwhile.
             return self.open_streams();
         }
         if let Some(done) = self.new_streams.take() {
@@ -476,7 +466,7 @@ impl ConnectedNode {
     }
 
     pub(crate) async fn publish(&self, subject: String, payload: Bytes) {
-        // It fails only if it is too large, or the client is closed.
+        // It fails only if the message is too large, or the client is closed.
         if let Err(error) = self.client.publish(subject, payload).await {
             tracing::warn!(%error, "a message to other nodes could not be sent");
         }
@@ -485,7 +475,7 @@ impl ConnectedNode {
     async fn run_command(&mut self, command: ClusterCommand) {
         let version = self.members.version();
         match command {
-            // A node that takes no part says nothing. What is asked of it is answered as when NATS can't be reached.
+            // A node that takes no part sends nothing. Its requests are answered as if NATS could not be reached.
             ClusterCommand::ScopeMessage { .. }
             | ClusterCommand::DirectoryMessage { .. }
             | ClusterCommand::Broadcast { .. }
@@ -538,6 +528,10 @@ impl ConnectedNode {
                 let step = self.members.set_configuration(configuration);
                 self.run_steps(vec![step]).await;
             }
+            ClusterCommand::SetRoom { connect_rate, draining } => {
+                let step = self.members.set_room(connect_rate, draining);
+                self.run_steps(step.into_iter().collect()).await;
+            }
             ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
             ClusterCommand::Leave { .. } => {}
         }
@@ -576,7 +570,7 @@ impl ConnectedNode {
         drop(tokio::spawn(change_fact(self.facts.clone(), (events, outages), change, done)));
     }
 
-    /// Runs a load, or keeps it until the streams are opened again. A check is not kept.
+    /// Runs a load, or keeps it until the streams are open again. A check is not kept.
     fn load(&mut self, load: StreamLoad) {
         match &self.streams {
             Some(OpenStreams { loader, .. }) if self.marks_before.is_none() => loader.load(load),
@@ -591,7 +585,7 @@ impl ConnectedNode {
         (self.events)(ClusterEvent::Loaded { channel: load.channel, load: load.id, history: None });
     }
 
-    /// The streams, if they were opened since the last connect.
+    /// The streams, if they have been opened since the last connect.
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }

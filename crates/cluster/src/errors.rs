@@ -4,222 +4,222 @@ use async_nats::jetstream::context::{CreateStreamError, GetStreamError, PublishE
 use async_nats::jetstream::stream::{PurgeError, RawMessageError};
 use touchline_protocol::fact::UnreadableFact;
 
-/// Why a node can't join.
+/// Why a node cannot join the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// No NATS server is named.
+    /// No NATS server is configured.
     #[error("cluster.nats_url: no address of NATS; set it to nats://HOST:4222")]
     NoServer,
-    /// A setting can't be used. The text never has the value, which may be a secret.
+    /// A setting cannot be used. The text never contains the value, which may be a secret.
     #[error("cluster.{key}: {cause}; expected {expected}")]
     Setting {
-        /// The key of the section `cluster`.
+        /// The key in the section `cluster`.
         key: &'static str,
-        /// What the value should be.
+        /// The expected value, in words.
         expected: &'static str,
-        /// What is wrong with it. It stands in the text, so it is not told again as a source.
+        /// What is wrong with the value. It is a part of the text, so it is not repeated as a source.
         cause: std::io::Error,
     },
-    /// The system refused a thread or a runtime.
+    /// The operating system could not start a thread or a runtime.
     #[error("the thread of the cluster could not be started: {0}; raise the limit of threads (ulimit -u)")]
     System(#[from] std::io::Error),
 }
 
-/// Why NATS cannot serve a channel with history. The text says what was tried, why it failed, and what the operator can
-/// do, as far as that is known. `stream` is the name of the stream in JetStream.
+/// Why NATS cannot serve a channel with history. The text says what was tried, why it failed, and the remedy if one is
+/// known. `stream` is the name of the stream in JetStream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// This node takes no part in the cluster now.
+    /// This node does not take part in the cluster now.
     #[error("this node is not part of the cluster: NATS can't be reached, or another node shares no version with it")]
     NotJoined,
-    /// The streams are not open: the connection is new, or [`crate::ClusterEvent::StreamsUnavailable`] said why.
-    #[error("the streams of the cluster are not open yet; the log says why if that lasts")]
+    /// The streams are not open: the connection is new, or [`crate::ClusterEvent::StreamsUnavailable`] has said why.
+    #[error("the streams of the cluster are not open yet; if that lasts, the log says why")]
     NotOpen,
-    /// The stream can't be looked up.
+    /// The stream cannot be looked up.
     #[error("opening the stream {stream}: {source}{}", remedy(.source))]
     Open {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: GetStreamError,
     },
-    /// The stream does not exist, and can't be made.
-    #[error("making the stream {stream}: {source}{}", remedy(.source))]
+    /// The stream does not exist and cannot be created.
+    #[error("creating the stream {stream}: {source}{}", remedy(.source))]
     Create {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: CreateStreamError,
     },
-    /// The stream can't be changed to what is configured, or to a new run.
+    /// The stream cannot be changed to the configured settings, or to a new run.
     #[error("changing the stream {stream}: {source}{}", remedy(.source))]
     Update {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: UpdateStreamError,
     },
-    /// Another program has made the stream, or a later version of this one.
+    /// Another program, or a later version of this one, created the stream.
     #[error("the stream {stream} can't be used: {reason}")]
     Foreign {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// Who has made it, and what to do.
+        /// Which program created the stream, and what to do.
         reason: &'static str,
     },
-    /// Whether the stream was set back to an earlier state can't be read.
+    /// It cannot be read whether the stream was set back to an earlier state.
     #[error("reading the last known publication of the stream {stream}: {source}{}", remedy(.source))]
     Verify {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: RawMessageError,
     },
-    /// The publication was refused, or no acknowledgement came.
+    /// The publication was refused, or no acknowledgement arrived.
     #[error("storing a publication in the stream {stream}: {source}{}", remedy(.source))]
     Append {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: PublishError,
     },
-    /// JetStream acknowledges the publication without a sequence: it is not known to be on all replicas.
+    /// JetStream acknowledges the publication without a sequence, so it is not known to be on all replicas.
     #[error(
         "storing a publication in the stream {stream}: JetStream has not replicated it in time; see that a majority of \
          its NATS servers runs"
     )]
     Unconfirmed {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
     },
-    /// The channel was published to all the while.
-    #[error("removing a history from the stream {stream}: the channel was published to all the while; try again")]
+    /// The channel was published to during all attempts.
+    #[error("removing a history from the stream {stream}: the channel was published to meanwhile; try again")]
     Busy {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
     },
-    /// The publications of a channel can't be removed.
+    /// The publications of a channel cannot be removed.
     #[error("removing a history from the stream {stream}: {source}{}", remedy(.source))]
     Purge {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: PurgeError,
     },
-    /// A history can't be read.
+    /// A history cannot be read.
     #[error("reading a history from the stream {stream}: {source}{}", remedy(.source))]
     Read {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// No reply came to a read that was repeated.
-    #[error("reading a history from the stream {stream}: no answer; see that a majority of its NATS servers runs")]
+    /// No reply arrived to a read that was repeated.
+    #[error("reading a history from the stream {stream}: no answer; check that a majority of its NATS servers is up")]
     NoAnswer {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
     },
     /// A history changed faster than it could be read.
-    #[error("reading a history from the stream {stream}: what was read was gone each time; raise history_size")]
+    #[error("reading a history from the stream {stream}: publications were removed meanwhile; raise history_size")]
     Unstable {
-        /// Its name.
+        /// The name of the stream.
         stream: String,
     },
 }
 
-/// Why NATS cannot serve shared facts, such as bans. The text says what was tried, why it failed, and what the operator
-/// can do, as far as that is known. `bucket` is the name of the bucket in JetStream.
+/// Why NATS cannot serve shared facts, such as bans. The text says what was tried, why it failed, and the remedy if one
+/// is known. `bucket` is the name of the bucket in JetStream.
 #[derive(Debug, thiserror::Error)]
 pub enum FactError {
     /// There is no connection to NATS now.
     #[error("NATS can't be reached")]
     NotConnected,
-    /// NATS has no JetStream.
+    /// NATS does not have JetStream.
     #[error(
         "NATS has no JetStream, where shared facts such as bans are kept: switch it on (jetstream {{}} in its \
          configuration, or --jetstream), or let store.primary.url be PostgreSQL"
     )]
     NoJetStream,
-    /// The bucket does not exist, and can't be made.
-    #[error("making the bucket {bucket}: {source}{}", remedy(.source))]
+    /// The bucket does not exist and cannot be created.
+    #[error("creating the bucket {bucket}: {source}{}", remedy(.source))]
     Make {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: CreateStreamError,
     },
-    /// The change was refused, or no acknowledgement came.
+    /// The change was refused, or no acknowledgement arrived.
     #[error("writing into the bucket {bucket}: {source}{}", remedy(.source))]
     Write {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: PublishError,
     },
-    /// JetStream acknowledges the change without a sequence: it is not known to be on all replicas.
+    /// JetStream acknowledges the change without a sequence, so it is not known to be on all replicas.
     #[error(
         "writing into the bucket {bucket}: JetStream has not replicated it in time; see that a majority of its NATS \
          servers runs"
     )]
     Unconfirmed {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
     },
-    /// The bucket can't be read.
+    /// The bucket cannot be read.
     #[error("reading the bucket {bucket}: {source}{}", remedy(.source))]
     Read {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
-        /// NATS's reason.
+        /// The reason that NATS gave.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The leader of the bucket does not know whether it leads still.
+    /// The leader of the bucket does not know whether it is still the leader.
     #[error(
         "reading the bucket {bucket}: its leader has not heard from a majority of its replicas lately; see that a \
          majority of its NATS servers runs"
     )]
     NoMajority {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
     },
-    /// A fact can't be read.
+    /// A fact cannot be decoded.
     #[error("reading the bucket {bucket}: {reason}")]
     Unreadable {
-        /// Its name.
+        /// The name of the bucket.
         bucket: String,
-        /// Which, and what to do.
+        /// Why the fact cannot be decoded, and what to do.
         reason: UnreadableFact,
     },
     /// The bucket was not read in time.
-    #[error("reading the bucket of shared facts: no answer in time; see that a majority of its NATS servers runs")]
+    #[error("reading the bucket of shared facts: no answer in time; check that a majority of its NATS servers is up")]
     TimedOut,
 }
 
 impl StreamError {
-    /// Whether something else has reported the cause already: the connection, or the opening of the streams.
+    /// Whether the cause has already been reported, by the connection or by the opening of the streams.
     pub(crate) fn is_reported(&self) -> bool {
         matches!(self, StreamError::NotJoined | StreamError::NotOpen)
     }
 }
 
-/// What the operator can do about a refusal of JetStream, behind a colon, by its text: the client has no numbers for
-/// all of them. Empty = nothing is known.
+/// What the operator can do about a refusal of JetStream, as text that begins with a colon. It is found by the
+/// refusal's text, because the client does not have numbers for all refusals. Empty = no remedy is known.
 fn remedy(refusal: &dyn std::fmt::Display) -> String {
     let known = [
         (
             "replicas > 1 not supported",
-            "set cluster.stream_replicas to 1, or let NATS be a cluster of that many servers",
+            "set cluster.stream_replicas to 1, or run NATS as a cluster of that many servers",
         ),
         ("no suitable peers", "set cluster.stream_replicas to no more than there are NATS servers"),
         ("resource does not exist", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
         ("jetstream not enabled", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
         ("insufficient", "give JetStream more room, or set cluster.stream_max_bytes"),
         ("maximum bytes exceeded", "raise cluster.stream_max_bytes, or let the stream discard old messages"),
-        ("maximum messages", "let the stream discard old messages, which is how this program makes it"),
+        ("maximum messages", "let the stream discard old messages, as this program configures it"),
         ("resource limits exceeded", "give JetStream more room (max_file, max_mem, or the limits of the account)"),
-        ("no stream found", "the stream was deleted: it is made again when it is missed"),
-        ("didn't receive ack", "see that a majority of the stream's NATS servers runs and keeps up"),
+        ("no stream found", "the stream was deleted: it is created again when a node notices"),
+        ("didn't receive ack", "check that a majority of the stream's NATS servers is running and not overloaded"),
         ("max payload size exceeded", "raise max_payload of NATS"),
         ("permissions violation", "let the account of cluster.nats_user use JetStream"),
     ];
@@ -240,8 +240,8 @@ mod tests {
         let appended = StreamError::Append { stream: stream(), source: PublishErrorKind::TimedOut.into() };
         assert_eq!(
             appended.to_string(),
-            "storing a publication in the stream touchline_test_-: timed out: didn't receive ack in time: see that a \
-             majority of the stream's NATS servers runs and keeps up"
+            "storing a publication in the stream touchline_test_-: timed out: didn't receive ack in time: check that \
+             a majority of the stream's NATS servers is running and not overloaded"
         );
         let unknown = StreamError::Append { stream: stream(), source: PublishErrorKind::BrokenPipe.into() };
         assert!(unknown.to_string().ends_with(": broken pipe"), "{unknown}");

@@ -1,4 +1,4 @@
-//! What the cluster reports to its node.
+//! The events that the cluster reports to its node.
 
 use std::sync::Arc;
 
@@ -7,98 +7,103 @@ use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, NamespaceName, Offset};
 
 use crate::errors::StreamError;
-use crate::types::{StoredPublication, StreamHistory};
+use crate::types::{ClusterRoom, StoredPublication, StreamHistory};
 
-/// What the cluster reports to the node.
+/// An event that the cluster reports to the node.
 pub enum ClusterEvent {
     /// Whether this node is part of the cluster now.
     Linked(bool),
-    /// This node takes part from now on, in the sight of these other nodes.
+    /// This node takes part from now on. It contains the other nodes in sight.
     Joined(Vec<Arc<str>>),
-    /// The nodes in sight that have another configuration than this one.
+    /// The nodes in sight whose configuration differs from this one's.
     NodesWithOtherConfiguration(Vec<Arc<str>>),
-    /// Channels with history can't be served, because JetStream can't be used. It is tried again.
+    /// The room of the other nodes in sight, reported whenever it changes.
+    Room(ClusterRoom),
+    /// Channels with history cannot be served because JetStream cannot be used. The node tries again.
     StreamsUnavailable(StreamError),
-    /// This node stands aside, because it shares no version with another one that was there before; why, for people.
+    /// This node stands aside, because it shares no version with a node that started earlier. The text explains it to
+    /// people.
     VersionConflict(String),
-    /// A node may be dead, or is not.
+    /// A node is suspected to be dead, or no longer suspected.
     Suspected {
-        /// Which node.
+        /// The id of the node.
         node: Arc<str>,
-        /// Whether it may be dead.
+        /// True if the node may be dead.
         is_suspected: bool,
     },
     /// A node is dead.
     NodeDead {
-        /// Which node.
+        /// The id of the node.
         node: Arc<str>,
+        /// True if the node announced that it leaves. Otherwise it may still run, out of sight.
+        has_left: bool,
     },
-    /// A message of another node's replica of a scope.
+    /// A message from another node's replica of a scope.
     ScopeMessage {
-        /// The scope.
+        /// The scope of the registry.
         scope: Arc<str>,
-        /// The message.
+        /// The bytes of the message.
         message: Bytes,
     },
-    /// A message of another node's directory.
+    /// A message from another node's directory.
     DirectoryMessage {
-        /// Which node.
+        /// The id of the sending node.
         from: Arc<str>,
-        /// The message.
+        /// The bytes of the message.
         message: Bytes,
     },
-    /// A message for every node; with a callback for the reply, if the sender gathers replies.
+    /// A message to every node. If the sender gathers replies, it has a callback for the reply.
     Broadcast {
-        /// The message.
+        /// The bytes of the message.
         message: Bytes,
-        /// Sends the reply; none = the sender expects no reply.
+        /// Sends the reply. `None` = the sender does not expect one.
         reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>,
     },
     /// A publication that is not stored.
     Ephemeral {
-        /// The channel.
+        /// The channel of the publication.
         channel: ChannelName,
-        /// The payload.
+        /// The payload of the publication.
         payload: Bytes,
     },
     /// A publication of a channel with history.
     Appended {
-        /// The channel.
+        /// The channel of the publication.
         channel: ChannelName,
-        /// The publication.
+        /// The publication with its offset.
         stored: StoredPublication,
-        /// The channel's offset before it.
+        /// The channel's offset before this publication.
         previous: Offset,
-        /// The epoch of the stream that has stored it, without a run.
+        /// The epoch of the stream that stored it, without a run.
         epoch: Epoch,
     },
-    /// More is stored in a namespace than at the last such event. Publications may have been missed:
+    /// A namespace's stream contains more than at the last event of this kind. Publications may have been missed;
     /// [`crate::Cluster::check`] detects that.
     Advanced {
-        /// The namespace.
+        /// The namespace of the stream.
         namespace: NamespaceName,
     },
     /// The node is subscribed to the channel from now on.
     Subscribed {
-        /// The channel.
+        /// The channel of the subscription.
         channel: ChannelName,
     },
-    /// What is known of the shared facts. It comes only if [`crate::JoinOptions::has_facts`] is set, except for changes
-    /// that this node has made.
+    /// A change in what is known about the shared facts. It is sent only if [`crate::JoinOptions::has_facts`] is set,
+    /// except for changes that this node made.
     Facts(FactsEvent),
-    /// The nodes in sight that keep shared facts in another place than this one, whenever they change: what is a fact
-    /// there is none here.
+    /// The nodes in sight that keep shared facts in another place, reported whenever they change. Their facts are not
+    /// known here.
     NodesWithOtherFacts(Vec<Arc<str>>),
     /// The result of [`crate::Cluster::load`] or of [`crate::Cluster::check`].
     Loaded {
-        /// The channel.
+        /// The channel that was loaded.
         channel: ChannelName,
-        /// The load that this answers.
+        /// The load that this event answers.
         load: LoadId,
-        /// The channel's history; none = it cannot be read now.
+        /// The channel's history. `None` = it cannot be read now.
         history: Option<StreamHistory>,
     },
 }
 
-/// Takes every event of the cluster.
+/// The function that receives every event of the cluster.
 pub(crate) type ClusterEventSink = Arc<dyn Fn(ClusterEvent) + Send + Sync>;

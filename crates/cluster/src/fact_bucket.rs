@@ -1,7 +1,7 @@
-//! The bucket of shared facts: a key-value bucket of JetStream, as other programs know it (`nats kv`). It is made when
-//! the first fact is written, so a cluster without facts needs no JetStream.
+//! The bucket of shared facts: a key-value bucket of JetStream in the usual format (`nats kv`). It is created when the
+//! first fact is written, so a cluster without facts does not need JetStream.
 //!
-//! A bucket is a stream that keeps the last message of each subject; a removal is a message too.
+//! A bucket is a stream that keeps the last message of each subject. A removal is a message too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,20 +21,20 @@ use crate::errors::FactError;
 use crate::settings::{JoinOptions, Storage};
 use crate::subject::Subjects;
 
-/// How long JetStream may take to answer one request.
+/// The time limit for JetStream to answer one request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Before a change is sent again that JetStream has not stored on a majority yet.
+/// The pause before a change that JetStream has not stored on a majority is sent again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often a change is sent.
+/// The maximum number of times that a change is sent.
 const TRIES: u32 = 20;
-/// Messages that are read one by one; more are read by a consumer.
+/// Up to this number, messages are read one by one; more are read by a consumer.
 const FEW: u64 = 16;
-/// Messages that a consumer is asked for at a time.
+/// The number of messages that are requested from a consumer at a time.
 const FETCHED: usize = 1_000;
-/// How long JetStream keeps a consumer that nobody uses.
+/// How long JetStream keeps an unused consumer.
 const CONSUMER_REST: Duration = Duration::from_secs(30);
 
-/// The member of a message's head that says what was done, and what a removal says there.
+/// The header that says what was done, and its values for a removal.
 const OPERATION: &str = "KV-Operation";
 const REMOVALS: [&str; 2] = ["DEL", "PURGE"];
 
@@ -44,18 +44,18 @@ pub(crate) struct FactBucket {
     context: Context,
     subjects: Subjects,
     settings: Arc<JoinOptions>,
-    /// The bucket was seen, and nothing has failed since.
+    /// True if the bucket was seen, and nothing has failed since.
     is_made: Arc<AtomicBool>,
 }
 
-/// What is seen of the bucket.
+/// The observed state of the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BucketState {
-    /// When it was made: another one has another time.
+    /// When the bucket was created. Another bucket has another time.
     pub(crate) made_ns: i128,
     /// The sequence of the last change.
     pub(crate) last: u64,
-    /// Messages in it: of each fact that was ever written one, until it is cleaned.
+    /// The number of messages in the bucket. Each fact that was ever written has one until it is cleaned.
     pub(crate) messages: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct BucketState {
 pub(crate) struct BucketMessage {
     pub(crate) sequence: u64,
     pub(crate) subject: String,
-    /// When it was stored, Unix seconds.
+    /// When the message was stored, Unix seconds.
     pub(crate) at_s: u64,
     pub(crate) change: FactChange,
 }
@@ -90,10 +90,10 @@ impl FactBucket {
         format!("KV_{}", self.name())
     }
 
-    /// The bucket, and what is seen of it; none = nothing was ever written.
+    /// The bucket and its observed state. `None` = nothing was ever written.
     ///
     /// # Errors
-    /// NATS's reason.
+    /// The reason that NATS gave.
     pub(crate) async fn look(&self) -> Result<Option<(Stream, BucketState)>, FactError> {
         match self.context.get_stream(self.stream_name()).await {
             Ok(stream) => {
@@ -116,7 +116,7 @@ impl FactBucket {
         }
     }
 
-    /// Warns of facts that were kept here, where this node does not look for any.
+    /// Warns of facts in this bucket, for a node that keeps its facts elsewhere.
     pub(crate) async fn warn_of_what_is_left(&self) {
         if let Ok(Some((_, state))) = self.look().await
             && state.messages > 0
@@ -141,7 +141,7 @@ impl FactBucket {
                 Storage::Memory => StorageType::Memory,
             },
             num_replicas: self.settings.cluster.stream_replicas.max(1),
-            // As of every key-value bucket.
+            // The same settings as in every key-value bucket.
             allow_rollup: true,
             deny_delete: true,
             allow_direct: true,
@@ -150,7 +150,7 @@ impl FactBucket {
         match self.context.create_stream(config).await {
             Ok(_) => Ok(()),
             Err(error) => match error.kind() {
-                // Another node was first.
+                // Another node created the bucket first.
                 CreateStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NAME_EXIST => {
                     Ok(())
                 }
@@ -161,10 +161,10 @@ impl FactBucket {
         }
     }
 
-    /// Changes a fact. Returns the revision; none = there was nothing to remove.
+    /// Changes a fact. Returns the revision. `None` = there was nothing to remove.
     ///
     /// # Errors
-    /// Why the change is not stored, or not known to be.
+    /// Why the change is not stored, or not known to be stored.
     pub(crate) async fn change(&self, change: &FactChange) -> Result<Option<u64>, FactError> {
         let (mut headers, payload) = (HeaderMap::new(), payload_of(change));
         headers.insert(async_nats::header::NATS_EXPECTED_STREAM, self.stream_name().as_str());
@@ -174,7 +174,7 @@ impl FactBucket {
             }
             headers.insert(OPERATION, REMOVALS[0]);
         }
-        // Where there is no bucket nobody says so: the nodes that follow it would hear the change.
+        // Without a bucket NATS would report no error, and the nodes that follow the bucket would receive the change.
         if !self.is_made.load(Relaxed) && self.look().await?.is_none() {
             self.make().await?;
         }
@@ -187,7 +187,7 @@ impl FactBucket {
                 Err(error) => Err(error),
             };
             match acknowledged {
-                // Without a sequence it is not known to be on a majority of the replicas.
+                // Without a sequence the change is not known to be on a majority of the replicas.
                 Ok(acknowledged) if acknowledged.sequence > 0 => return Ok(Some(acknowledged.sequence)),
                 Ok(_) => tokio::time::sleep(AGAIN).await,
                 Err(source) => {
@@ -199,7 +199,7 @@ impl FactBucket {
         Err(FactError::Unconfirmed { bucket: self.name() })
     }
 
-    /// Whether there is a fact of this key, by the leader of the bucket.
+    /// Whether the bucket's leader has a fact of this key.
     async fn has(&self, key: &FactKey) -> Result<bool, FactError> {
         let Some((stream, _)) = self.look().await? else { return Ok(false) };
         match stream.get_last_raw_message_by_subject(&self.subjects.fact(key)).await {
@@ -209,10 +209,10 @@ impl FactBucket {
         }
     }
 
-    /// The messages behind a sequence, at least up to that of `seen`, in their order.
+    /// Reads the messages after a sequence in their order, at least up to the sequence of `seen`.
     ///
     /// # Errors
-    /// NATS's reason; or a message cannot be read.
+    /// The reason that NATS gave, or a message that cannot be decoded.
     pub(crate) async fn read(
         &self,
         stream: &Stream,
@@ -269,15 +269,15 @@ impl FactBucket {
                 messages.extend(self.message(sequence, &message.subject, at_s, headers, &message.payload)?);
             }
             if received == before {
-                return Err(failed("no answer; see that a majority of its NATS servers runs".into()));
+                return Err(failed("no answer; check that a majority of its NATS servers is up".into()));
             }
         }
-        // One that stays goes by itself.
+        // A consumer that could not be deleted expires by itself.
         let _ = stream.delete_consumer(&name).await;
         Ok(messages)
     }
 
-    /// A message; none = its subject is of no fact.
+    /// Decodes a message. `None` = its subject is not that of a fact.
     fn message(
         &self,
         sequence: u64,
@@ -297,7 +297,7 @@ impl FactBucket {
         Ok(Some(BucketMessage { sequence, subject: subject.to_owned(), at_s, change }))
     }
 
-    /// Deletes what is stored of one subject up to a sequence.
+    /// Deletes the messages of one subject up to a sequence.
     pub(crate) async fn purge(&self, stream: &Stream, subject: &str, sequence: u64) -> Result<(), FactError> {
         let purged = stream.purge().sequence(sequence + 1).filter(subject).await;
         purged.map(drop).map_err(|error| FactError::Read { bucket: self.name(), source: error.into() })
@@ -324,7 +324,7 @@ fn is_switched_off(refusal: &jetstream::Error) -> bool {
     codes.contains(&refusal.error_code())
 }
 
-/// Whether nobody has answered a request of JetStream, because there is none.
+/// Whether no one answered a request to JetStream because there is no JetStream.
 fn has_no_responders(error: &(dyn std::error::Error + 'static)) -> bool {
     let request = error.source().and_then(|source| source.downcast_ref::<RequestError>());
     request.is_some_and(|request| request.kind() == RequestErrorKind::NoResponders)

@@ -1,4 +1,4 @@
-//! A broadcast to all other nodes, and their replies.
+//! Broadcasts to all other nodes and gathers their replies.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::command::IsEnough;
 use crate::pieces::Pieces;
 
-/// How long other nodes have for a reply.
+/// How long other nodes have to reply.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Sends a message and returns the replies that came until `nodes` nodes replied, one reply was enough, or the time was
-/// over.
+/// Sends a message and returns the replies. It ends when `nodes` nodes have replied, when one reply is sufficient, or
+/// when the time is over.
 pub(crate) async fn gather(
     client: &Client,
     subject: String,

@@ -1,4 +1,4 @@
-//! The handle that sends to the other nodes.
+//! The handle through which a node sends to the other nodes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -14,36 +14,36 @@ use crate::settings::StreamSettings;
 use crate::telling::{OnMessagesTold, OutsideBatch, OutsideMessage};
 use crate::types::StreamLoad;
 
-/// A handle that sends to the other nodes. No call blocks: a message that cannot be sent now is lost, or its callback
+/// A handle that sends to the other nodes. No call blocks. A message that cannot be sent now is lost, or its callback
 /// reports the failure.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) outgoing: UnboundedSender<ClusterCommand>,
     /// The size limit of one message, bytes.
     pub(crate) message_max: Arc<AtomicUsize>,
-    /// What the client of NATS counts; empty until it has been made.
+    /// The counters of the NATS client. Empty until the client has been created.
     pub(crate) traffic: Arc<OnceLock<Arc<Statistics>>>,
 }
 
-/// What the thread of the link shares with the handle.
+/// The parts that the cluster's thread shares with the handle.
 pub(crate) struct LinkParts {
     pub(crate) outgoing: UnboundedReceiver<ClusterCommand>,
     pub(crate) message_max: Arc<AtomicUsize>,
     pub(crate) traffic: Arc<OnceLock<Arc<Statistics>>>,
 }
 
-/// What has gone over the link to NATS since the node started.
+/// The traffic on the connection to NATS since the node started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkTraffic {
-    /// Messages received.
+    /// The number of messages received.
     pub received: u64,
-    /// Bytes of their subjects, header fields and payloads.
+    /// The size of their subjects, headers and payloads, bytes.
     pub received_bytes: u64,
-    /// Messages sent.
+    /// The number of messages sent.
     pub sent: u64,
-    /// Bytes of their subjects, header fields and payloads.
+    /// The size of their subjects, headers and payloads, bytes.
     pub sent_bytes: u64,
-    /// Times that a connection was made: the first one, and each after one was lost.
+    /// The number of connections that were made: the first one, and each after one was lost.
     pub connects: u64,
 }
 
@@ -52,13 +52,14 @@ impl Cluster {
         let _ = self.outgoing.send(outgoing);
     }
 
-    /// Bytes that one message to other nodes may have, by the server that the node is connected to, or was last: 1 MiB
-    /// before the first one, and another number perhaps after each reconnect. Larger ones are not sent.
+    /// The maximum size of one message to other nodes, bytes. It is the limit of the server that the node is, or was
+    /// last, connected to. Before the first connection it is 1 MiB, and it may change with each reconnect. Larger
+    /// messages are not sent.
     pub fn message_max(&self) -> usize {
         self.message_max.load(Relaxed)
     }
 
-    /// What has gone over the link since the node started.
+    /// The traffic on the connection since the node started.
     pub fn traffic(&self) -> LinkTraffic {
         let Some(counted) = self.traffic.get() else { return LinkTraffic::default() };
         LinkTraffic {
@@ -70,7 +71,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a message to the replica of a scope on one node; none = on all other nodes.
+    /// Sends a message to the replica of a scope on one node. `None` = on all other nodes.
     pub fn send_to_scope(&self, scope: &Arc<str>, to: Option<&Arc<str>>, message: Bytes) {
         self.send(ClusterCommand::ScopeMessage { scope: Arc::clone(scope), to: to.cloned(), message });
     }
@@ -85,13 +86,13 @@ impl Cluster {
         self.send(ClusterCommand::Broadcast { message: message.into() });
     }
 
-    /// Sends a message to all other nodes and gathers their replies: at most `nodes` replies, those up to one that is
-    /// enough, or those that come within a second. A reply may be larger than one message.
+    /// Sends a message to all other nodes and gathers their replies. It ends after `nodes` replies, after a sufficient
+    /// reply, or after one second. A reply may be larger than one message.
     pub fn gather(&self, message: Vec<u8>, nodes: usize, is_enough: IsEnough, done: OnGathered) {
         self.send(ClusterCommand::Gather { message: message.into(), nodes, is_enough, done });
     }
 
-    /// Sends a publication that is not stored to all nodes that are subscribed to the channel, this one included.
+    /// Sends a publication that is not stored to all nodes that are subscribed to the channel, including this one.
     pub fn publish_ephemeral(&self, channel: ChannelName, payload: Vec<u8>) {
         self.send(ClusterCommand::PublishEphemeral { channel, payload: payload.into() });
     }
@@ -101,28 +102,29 @@ impl Cluster {
         self.send(ClusterCommand::SetInterest { channel, is_wanted });
     }
 
-    /// Reads the history of a channel after an offset. `behind` is the offset, and a number that the event repeats.
+    /// Reads the history of a channel after an offset. `load` contains the offset, and a number that the event repeats.
     pub fn load(&self, channel: ChannelName, namespace: NamespaceName, load: LoadId) {
         self.send(ClusterCommand::Load(StreamLoad { channel, namespace, id: load, is_check: false }));
     }
 
-    /// Checks whether a channel has publications after an offset; [`crate::ClusterEvent::Loaded`] comes only if it has.
+    /// Checks whether a channel has publications after an offset. [`crate::ClusterEvent::Loaded`] is sent only if it
+    /// has.
     pub fn check(&self, channel: ChannelName, namespace: NamespaceName, load: LoadId) {
         self.send(ClusterCommand::Load(StreamLoad { channel, namespace, id: load, is_check: true }));
     }
 
-    /// Notes that messages may have been lost: the streams are inspected soon, and for a while more often.
+    /// Reports that messages may have been lost. The streams are then inspected soon, and more often for a while.
     pub fn check_soon(&self) {
         self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`; 0 = its first run.
-    /// The caller knows of a publication that the stream lacks.
+    /// Begins a new run of a namespace's stream if its current run is `lost`. 0 = its first run. The caller knows of a
+    /// publication that the stream lacks.
     pub fn begin_run(&self, namespace: NamespaceName, lost: RunId) {
         self.send(ClusterCommand::BeginRun { namespace, lost });
     }
 
-    /// Stores a publication of a channel with history; a repeated `id` stores it once, empty = no id.
+    /// Stores a publication of a channel with history. A repeated `id` is stored only once. Empty = no id.
     pub fn append(
         &self,
         channel: ChannelName,
@@ -134,35 +136,41 @@ impl Cluster {
         self.send(ClusterCommand::Append { channel, namespace, payload: payload.into(), id, done });
     }
 
-    /// Removes the history of a channel and stores a marker in its place, which all subscribed nodes receive. `marker`
+    /// Removes the history of a channel, and stores a marker instead, which all subscribed nodes receive. `marker`
     /// makes the marker's payload from the last offset that is removed.
     pub fn purge(&self, channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
         self.send(ClusterCommand::Purge { channel, namespace, marker, done });
     }
 
-    /// Keeps the histories of these namespaces from now on: streams that are missing are made, and those that differ
-    /// are changed. `done` is called when all are open, and dropped if others are set before.
+    /// Sets the namespaces whose histories are kept. Missing streams are created, and streams that differ are changed.
+    /// `done` is called when all are open, and dropped if others are set before that.
     pub fn set_streams(&self, streams: Vec<StreamSettings>, done: OnStreamsSet) {
         self.send(ClusterCommand::SetStreams { streams, done });
     }
 
-    /// This node has another configuration ([`crate::JoinOptions::configuration`]).
+    /// Sets the digest of this node's configuration ([`crate::JoinOptions::configuration`]).
     pub fn set_configuration(&self, configuration: u32) {
         self.send(ClusterCommand::SetConfiguration(configuration));
     }
 
-    /// Changes a shared fact; [`crate::ClusterEvent::Facts`] reports it before `done` takes the result.
+    /// Sets how many clients per second this node can take when another one drains (0 = not stated), and whether it
+    /// drains itself.
+    pub fn set_room(&self, connect_rate: u32, draining: bool) {
+        self.send(ClusterCommand::SetRoom { connect_rate, draining });
+    }
+
+    /// Changes a shared fact. [`crate::ClusterEvent::Facts`] reports the change before `done` receives the result.
     pub fn change_fact(&self, change: FactChange, done: OnFactChanged) {
         self.send(ClusterCommand::ChangeFact { change, done });
     }
 
-    /// Sends messages to others than nodes, in their order, under a subject of the operator's. `done` takes whether
-    /// they have arrived: in the stream that has the subject, or at the server if none has.
+    /// Sends messages to receivers outside the cluster, in their order, under a subject of the operator. `done`
+    /// receives whether they have arrived: in the stream that has the subject, or at the server if no stream has it.
     pub fn tell(&self, subject: Box<str>, messages: Vec<OutsideMessage>, done: OnMessagesTold) {
         self.send(ClusterCommand::Tell(OutsideBatch { subject, messages, done }));
     }
 
-    /// Sends the waiting messages and leaves the cluster. Blocks for two seconds at most.
+    /// Sends the waiting messages and leaves the cluster. Blocks for at most two seconds.
     pub fn leave(&self) {
         let (done, left) = std::sync::mpsc::channel();
         self.send(ClusterCommand::Leave { done });

@@ -1,8 +1,8 @@
 //! Channels with history: one JetStream stream for each namespace, which republishes what it has stored.
 //!
-//! A stream's epoch, one life of it, is a token of its subjects. So nothing can be stored in, read from or acknowledged
-//! by another life of the stream than the one that was meant: after a stream is deleted and made anew, nobody answers
-//! to the old subjects.
+//! The epoch of a stream identifies one life of it, and is a token of its subjects. So no request can reach another
+//! life of the stream than the intended one. After a stream is deleted and created again, no stream answers to the old
+//! subjects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,42 +29,42 @@ use crate::types::{StoredPublication, StreamLoad};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Before a publication is sent again whose first sending JetStream has not stored yet.
+/// The pause before a publication is sent again if JetStream has not stored the first one yet.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 // A publication can be sent again several times before its publisher gives up.
 const _: () = assert!(10 * STORE_PAUSE.as_millis() <= STORE_TIMEOUT.as_millis());
-/// How often a removal of a history is tried while the channel is published to.
+/// How many times the removal of a history is tried while the channel is published to.
 const REMOVAL_TRIES: usize = 10;
 
-/// After how long a read is asked again, and how often: what was on its way when a link broke is lost, and nobody says
-/// so.
+/// The timeout after which a read is repeated, and the number of tries. A request in transit when a connection breaks
+/// is lost without any report.
 const READ_TIMEOUT: Duration = Duration::from_millis(1_500);
 const READ_TRIES: usize = 3;
-// A read that is lost ends before a publisher that waits for it gives up.
+// A lost read ends before a publisher that waits for it gives up.
 const _: () = assert!(READ_TRIES as u128 * READ_TIMEOUT.as_millis() < STORE_TIMEOUT.as_millis());
 
-/// The pause before a replica is asked again that lags behind the leader.
+/// The pause before a replica that lags behind the leader is asked again.
 const LAG_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is seen of a stream.
+/// The observed state of a stream.
 pub(crate) struct StreamState {
-    /// Its last sequence.
+    /// The last sequence of the stream.
     pub(crate) last: u64,
-    /// The NATS server that leads it, if there are several.
+    /// The NATS server that leads the stream. `None` = there is only one server.
     pub(crate) leader: Option<String>,
 }
 
 /// The result of an inspection of a stream.
 pub(crate) enum StreamCheck {
-    /// It is there.
+    /// The stream is present and unchanged.
     Present(StreamState),
-    /// It is gone, another has its name, it is in another run, or was set back: it has to be opened anew.
+    /// The stream must be opened again: it is gone, was replaced, is in another run, or was set back.
     Changed,
     /// The state of the stream cannot be read now.
     Unknown,
 }
 
-/// The streams of a cluster.
+/// The open streams of a cluster.
 #[derive(Clone)]
 pub(crate) struct Streams {
     context: Context,
@@ -74,12 +74,11 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Makes the streams that are missing, and the first time adapts those that differ from what is configured. One
-    /// that lacks its mark begins a new run. `known`: the marks as they were before any stream could have been
-    /// lost.
+    /// Creates missing streams. The first time, it also changes streams that differ from the configuration. A stream
+    /// that lacks its mark begins a new run. `known` contains the marks from before any stream could have been lost.
     ///
     /// # Errors
-    /// NATS's reason.
+    /// The reason that NATS gave.
     pub(crate) async fn open(
         client: async_nats::Client,
         settings: Arc<JoinOptions>,
@@ -102,15 +101,15 @@ impl Streams {
         Ok(Streams { context, subjects, open: Arc::new(open), marks })
     }
 
-    /// Namespaces with history.
+    /// The namespaces with history.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.open.keys().map(String::as_str)
     }
 
-    /// Inspects a namespace's stream.
+    /// Inspects the stream of a namespace.
     pub(crate) async fn inspect(&self, namespace: &str) -> StreamCheck {
         let Some((stream, known)) = self.open.get(namespace) else { return StreamCheck::Unknown };
-        // Before the stream is asked: what comes meanwhile says nothing.
+        // The mark is read before the stream's state: publications that arrive in between prove nothing.
         let mark = self.marks.of(known.life);
         let now = with_retries(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
@@ -135,10 +134,10 @@ impl Streams {
         }
     }
 
-    /// Stores a publication; the answer is its position, if JetStream has it for certain.
+    /// Stores a publication. Returns its position once JetStream has certainly stored it.
     ///
     /// # Errors
-    /// Why it is not stored, or not known to be.
+    /// Why it is not stored, or not known to be stored.
     pub(crate) async fn store(
         &self,
         channel: &str,
@@ -150,13 +149,13 @@ impl Streams {
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
         if !id.is_empty() {
-            // One key means another publication in another channel.
+            // The same key in another channel identifies another publication.
             headers.insert("Nats-Msg-Id", format!("{}/{id}", crate::subject::token(channel)).as_str());
         }
         let until = Instant::now() + STORE_TIMEOUT;
         loop {
             let acknowledged = self.publish(&subject, headers.clone(), payload.clone()).await;
-            // What was stored before may not have been the same.
+            // A publication that was stored earlier may have had other content.
             let is_new = acknowledged.as_ref().is_ok_and(|acknowledged| !acknowledged.duplicate);
             let sequence = acknowledged.as_ref().ok().map(|acknowledged| acknowledged.sequence);
             match storing::verdict(sequence, !id.is_empty()) {
@@ -189,29 +188,29 @@ impl Streams {
         self.open.get(namespace).map(|(_, known)| known.life)
     }
 
-    /// Begins a new run of a stream in whose run `lost` something is lost; whether another than the known one has begun
-    /// now.
+    /// Begins a new run of a stream that lost something in the run `lost`. Returns whether a run other than the known
+    /// one has begun now.
     pub(crate) async fn begin_run(&self, namespace: &str, lost: RunId) -> bool {
         let Some(open) = self.open.get(namespace).filter(|(_, known)| known.life.run == lost) else { return false };
         match stream::begin_run(&self.context, &self.subjects, namespace, open).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(%error, namespace, "a new run can't be begun");
+                tracing::warn!(%error, namespace, "a new run cannot be started");
                 false
             }
         }
     }
 
-    /// Whether the other's streams are the same, each in the same life.
+    /// Whether `other` has the same streams, each in the same life.
     pub(crate) fn are(&self, other: &Streams) -> bool {
         self.open.len() == other.open.len()
             && self.open.iter().all(|(namespace, (_, known))| other.life(namespace) == Some(known.life))
     }
 
-    /// Reads what is kept of a channel behind an offset.
+    /// Reads the stored publications of a channel after an offset.
     ///
     /// # Errors
-    /// Why it can't be had now.
+    /// Why they cannot be read now.
     pub(crate) async fn read(
         &self,
         StreamLoad { channel, namespace, id: load, .. }: &StreamLoad,
@@ -244,7 +243,7 @@ impl Streams {
         }
     }
 
-    /// What is seen of a namespace's stream, if it is in the same life still.
+    /// A snapshot of a namespace's stream. `None` = it is in another life, or cannot be read.
     pub(crate) async fn snapshot(&self, namespace: &str) -> Option<stream::Snapshot> {
         let (stream, known) = self.open.get(namespace)?;
         let info = with_retries(|| stream.get_info()).await?.ok()?;
@@ -252,11 +251,11 @@ impl Streams {
         (snapshot.life == known.life).then_some(snapshot)
     }
 
-    /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before
-    /// that goes. `marker` makes the payload out of the last offset that is removed.
+    /// Removes the history of a channel. A marker is stored after it in the channel's order, then everything before the
+    /// marker is deleted. `marker` makes the payload from the last offset that is removed.
     ///
     /// # Errors
-    /// Why the history is there still, or a part of it.
+    /// Why the history, or a part of it, still exists.
     pub(crate) async fn purge(
         &self,
         channel: &str,
@@ -271,7 +270,7 @@ impl Streams {
                 return Ok(());
             };
             let mut headers = HeaderMap::new();
-            // So nothing is published between what is said to be removed and this.
+            // This ensures that nothing is published between the last removed publication and the marker.
             headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last.to_string().as_str());
             match self.publish(&subject, headers, marker(Offset(last)).into()).await {
                 Ok(PublishAck { sequence: sequence @ 1.., .. }) => {
@@ -287,7 +286,7 @@ impl Streams {
     }
 }
 
-/// Repeats a request until there is a reply of any kind; none = no reply came.
+/// Repeats a request until any reply arrives. `None` = no reply arrived.
 async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
     for _ in 0..READ_TRIES {
         if let Ok(result) = tokio::time::timeout(READ_TIMEOUT, request()).await {
@@ -302,7 +301,7 @@ async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Result<Str
     let name = || stream.cached_info().config.name.clone();
     let no_answer = || StreamError::NoAnswer { stream: name() };
     match read {
-        // Any replica answers.
+        // Any replica answers this read.
         StreamRead::Next(sequence) => {
             let found = with_retries(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await;
             match found.ok_or_else(no_answer)? {
@@ -314,7 +313,7 @@ async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Result<Str
                 Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
             }
         }
-        // The leader answers.
+        // The leader answers this read.
         StreamRead::Last => {
             let found = with_retries(|| stream.get_last_raw_message_by_subject(subject)).await;
             match found.ok_or_else(no_answer)? {
@@ -323,7 +322,7 @@ async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Result<Str
                 Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
             }
         }
-        // What it has of the channel is counted after its state is taken.
+        // The channel's publications are counted after the stream's state is taken.
         StreamRead::End => match with_retries(|| stream.info_with_subjects(subject)).await.ok_or_else(no_answer)? {
             Ok(mut subjects) => match subjects.next().await {
                 None => Ok(StreamReadResult::Sequence(subjects.info.state.last_sequence)),

@@ -12,7 +12,7 @@ use crate::handle::{Cluster, LinkParts};
 use crate::settings::JoinOptions;
 use crate::{connection, options};
 
-/// The size limit of a NATS message by default, bytes.
+/// The default size limit of a NATS message, bytes.
 const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
 
 /// A node that is about to join.
@@ -30,7 +30,7 @@ pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
     options::options(settings).map(drop)
 }
 
-/// Prepares to join: messages that the handle sends wait until [`Joining::start`].
+/// Prepares to join. Messages that the handle sends wait until [`Joining::start`].
 ///
 /// # Errors
 /// See [`JoinError`].
@@ -46,7 +46,7 @@ pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
 }
 
 impl Joining {
-    /// Starts the thread. NATS need not be reachable yet: the client tries to connect until it is.
+    /// Starts the thread. NATS need not be reachable yet, because the client tries to connect until it is.
     ///
     /// # Errors
     /// [`JoinError::System`].
@@ -54,7 +54,7 @@ impl Joining {
         self.spawn(Arc::new(incoming))
     }
 
-    /// What is generic is compiled in each crate that calls it: this is not.
+    /// Generic code is compiled again in each crate that calls it, so this part is not generic.
     fn spawn(self, incoming: ClusterEventSink) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Joining { settings, options, link } = self;

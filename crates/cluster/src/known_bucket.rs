@@ -1,8 +1,8 @@
-//! What a follower knows of the bucket of shared facts, and what its node is told. Pure: what looks have found goes in,
-//! what is to be read and [`FactsEvent`]s come out.
+//! What a follower knows of the bucket of shared facts, and the events for its node. The module is pure. Its inputs are
+//! the results of looks, and its outputs are the parts to read and [`FactsEvent`]s.
 //!
-//! Two things hold. After a failure the next event of a good look is [`FactsEvent::Loaded`], which ends the cut. Only
-//! an answer of JetStream removes facts: a NATS without JetStream says nothing about them.
+//! Two properties hold. After a failure, the next event of a successful look is [`FactsEvent::Loaded`], which ends the
+//! cut-off. Only an answer of JetStream removes facts, because a NATS server without JetStream says nothing about them.
 
 use touchline_protocol::fact::{FactChange, FactsEvent};
 
@@ -11,30 +11,30 @@ use crate::fact_bucket::{BucketMessage, BucketState};
 /// What is known of the bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum KnownBucket {
-    /// Nothing: there was no look yet, or the last one has failed.
+    /// Nothing is known: there was no look yet, or the last one failed.
     #[default]
     Unknown,
-    /// NATS has no JetStream.
+    /// NATS does not have JetStream.
     NoJetStream,
-    /// JetStream has no bucket.
+    /// JetStream does not have the bucket.
     Missing,
-    /// There is one, and what was stored up to a sequence is known.
+    /// The bucket exists, and everything up to a sequence is known.
     Followed {
-        /// What was seen of it last.
+        /// The state of the bucket at the last look.
         seen: BucketState,
-        /// The largest number of messages that was seen in it since all was read.
+        /// The largest number of messages in the bucket since everything was read.
         messages_max: u64,
     },
 }
 
-/// What of a bucket is to be read.
+/// The part of a bucket that must be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BucketPart {
     /// Nothing has changed.
     Nothing,
-    /// What is behind this sequence.
+    /// The messages after this sequence.
     Behind(u64),
-    /// All of it.
+    /// All messages of the bucket.
     Everything,
 }
 
@@ -44,18 +44,18 @@ impl KnownBucket {
         matches!(self, KnownBucket::Missing | KnownBucket::Followed { .. })
     }
 
-    /// A look has failed: what was known may be old, and is read anew.
+    /// Records that a look failed. The knowledge may be old, and the whole bucket is read again.
     pub(crate) fn failed(&mut self) -> FactsEvent {
         *self = KnownBucket::Unknown;
         FactsEvent::CutOff
     }
 
-    /// NATS has no JetStream. `None` = the node was told.
+    /// Records that NATS does not have JetStream. `None` = the node already knows.
     pub(crate) fn no_jetstream(&mut self) -> Option<FactsEvent> {
         self.turns(KnownBucket::NoJetStream).then_some(FactsEvent::Unsupported)
     }
 
-    /// JetStream has no bucket. `None` = the node was told.
+    /// Records that JetStream does not have the bucket. `None` = the node already knows.
     pub(crate) fn missing(&mut self) -> Option<FactsEvent> {
         self.turns(KnownBucket::Missing).then(|| FactsEvent::Loaded { facts: Vec::new(), revision: 0 })
     }
@@ -64,9 +64,9 @@ impl KnownBucket {
         std::mem::replace(self, into) != into
     }
 
-    /// What has to be read of the bucket as it is now. All of it, if it is another one, was set back, or has lost half
-    /// of its messages without a word: somebody has purged it. Half, because expired facts go one by one without a word
-    /// too, and few loads are to follow from that.
+    /// The part of the bucket that must be read. It is everything if the bucket was replaced or set back. It is also
+    /// everything if half of its messages vanished without a removal, because the bucket was then purged. The threshold
+    /// is half because expired facts also vanish one by one, and should not cause many loads.
     pub(crate) fn wanted(&self, now: BucketState) -> BucketPart {
         match *self {
             KnownBucket::Followed { seen, messages_max }
@@ -82,7 +82,7 @@ impl KnownBucket {
         }
     }
 
-    /// A part of the bucket was read. `None` = there is nothing to tell.
+    /// Processes a part of the bucket that was read. `None` = there is nothing to report.
     pub(crate) fn read(
         &mut self,
         part: BucketPart,
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A bucket as JetStream has it.
+    /// A model of the bucket in JetStream.
     #[derive(Default)]
     struct Bucket {
         made: i128,
@@ -160,7 +160,7 @@ mod tests {
         BucketMessage { sequence, subject: name.to_string(), at_s: 1, change }
     }
 
-    /// What a node makes of the events.
+    /// The facts that a node derives from the events.
     #[derive(Default)]
     struct Told {
         facts: BTreeSet<String>,
@@ -205,7 +205,7 @@ mod tests {
         event.into_iter().for_each(|event| told.hear(event));
     }
 
-    /// Whatever has happened: after a good look the node knows what the bucket has, and counts as current.
+    /// Whatever happened, after a successful look the node knows what the bucket contains, and counts as current.
     #[test]
     fn a_good_look_ends_every_cut_and_only_jetstream_takes_facts_away() {
         for seed in 0..2_000 {
@@ -221,7 +221,7 @@ mod tests {
                         assert!(!told.is_current, "seed {seed}: nothing is known for sure");
                     }
                     2 if random.u32(..4) == 0 => {
-                        // Another bucket, or none.
+                        // Another bucket, or no bucket.
                         makes += 1;
                         bucket = Bucket { made: if random.bool() { 0 } else { makes }, ..Bucket::default() };
                     }

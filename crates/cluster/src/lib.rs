@@ -1,12 +1,12 @@
-//! Nodes joined by NATS: links between registries, messages between nodes, channels across them. It is the only user of
-//! the NATS client.
+//! Connects nodes by NATS: it carries the messages of registries and nodes, and the publications of channels across
+//! nodes. No other crate uses the NATS client.
 //!
-//! [`join()`] returns a [`Cluster`], the handle that sends, and [`Joining::start`] calls one function with every event.
-//! The connection has a thread of its own: no call here blocks, except [`Cluster::leave`]. The subjects and their
-//! messages are in `docs/cluster.md`.
+//! [`join()`] returns a [`Cluster`], the handle for sending. [`Joining::start`] calls one function with every event.
+//! The connection has a separate thread, so no call here blocks, except [`Cluster::leave`]. The subjects and their
+//! messages are in `docs/guides/cluster.md`.
 //!
-//! It is not the registry: it carries the registry's messages and does not read them. It does not order a channel
-//! either: the stream of a namespace does, in JetStream.
+//! It is not the registry: it carries the registry's messages without reading them. It does not order the publications
+//! of a channel either; the JetStream stream of the namespace does.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -28,19 +28,19 @@
 //!
 //! # Where to begin
 //!
-//! 1. `handle.rs`: what a node can ask of the cluster.
-//! 2. `events.rs`: what the cluster reports to its node.
-//! 3. `connection.rs`: the thread between the two: commands, the state of the connection, streams.
-//! 4. `consumer/`: a stream that applications publish commands into, on a connection of its own.
-//! 5. `members.rs`: which nodes there are and which of them live; pure. Histories begin in `history.rs`, shared
-//!    facts in `fact_bucket.rs`.
+//! 1. `handle.rs`: the requests of a node to the cluster.
+//! 2. `events.rs`: the events that the cluster reports to its node.
+//! 3. `connection.rs`: the thread between the two, with commands, the state of the connection, and streams.
+//! 4. `consumer/`: reads a stream into which applications publish commands, on a separate connection.
+//! 5. `members.rs`: which nodes there are and which of them live; it is pure.
+//! 6. `history.rs`: histories of channels. `fact_bucket.rs`: shared facts.
 //!
 //! # What never happens
 //!
 //! - No call waits for NATS: a message that cannot be sent now is lost, or its callback reports the failure.
-//! - No repeated failure fills the log: each cause stands there once in an outage.
-//! - No cause that goes to the log holds a password or a token.
-//! - Nothing here delivers to a client: events go to the node.
+//! - No repeated failure fills the log: each cause is logged once in an outage.
+//! - No logged cause contains a password or a token.
+//! - Nothing here delivers to a client: the node gets the events.
 
 mod bucket_follower;
 mod command;
@@ -60,6 +60,7 @@ mod link_log;
 mod loader;
 mod marks;
 mod members;
+mod neighbours;
 mod open_streams;
 mod options;
 mod outage;
@@ -87,4 +88,4 @@ pub use join::{Joining, check, join};
 pub use settings::{JoinOptions, StreamSettings};
 pub use telling::{OnMessagesTold, OutsideMessage};
 pub use trial::try_connection;
-pub use types::{StoredPublication, StreamHistory};
+pub use types::{ClusterRoom, StoredPublication, StreamHistory};

@@ -1,5 +1,5 @@
-//! What the log says of the connection to NATS: a line when it changes, with the address and the cause, and none for
-//! each try.
+//! Logs the state of the connection to NATS. It logs one line for each change, with the address and the cause, and not
+//! one line for each attempt.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,31 +11,31 @@ use tokio::time::timeout;
 
 use crate::settings::JoinOptions;
 
-/// How long a server may take to accept a connection while the cause of a failure is looked for.
+/// How long a server may take to accept a connection while the cause of a failure is searched.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What was said last.
+/// What was logged last.
 pub(crate) struct LinkLog {
-    /// Hosts and ports of the servers, without passwords.
+    /// The hosts and ports of the servers, without passwords.
     servers: Vec<(String, u16)>,
-    /// The fault that was told since the connection was there last; empty = none.
+    /// The fault that was logged since the connection was last up. Empty = none.
     told: Arc<Mutex<String>>,
     is_up: bool,
-    /// TLS is demanded of the servers.
+    /// True if TLS is required of the servers.
     is_secured: bool,
-    /// The keys of the configuration from which the credentials come.
+    /// The configuration keys that contain the credentials.
     credentials: &'static str,
 }
 
-/// The keys of the configuration from which the credentials come, as `options` takes them: what is later wins.
+/// The configuration keys that contain the credentials, in the precedence of `options`: a later one wins.
 fn credential_keys(settings: &JoinOptions) -> &'static str {
     let cluster = &settings.cluster;
     let has_user = |url: &String| url.parse::<ServerAddr>().is_ok_and(|server| server.has_user_pass());
     match () {
-        () if !settings.credentials.is_empty() => "set cluster.nats_credentials right",
-        () if !cluster.nats_token.is_empty() => "set cluster.nats_token right",
-        () if !cluster.nats_user.is_empty() => "set cluster.nats_user and cluster.nats_password right",
-        () if cluster.nats_url.iter().any(has_user) => "set the user and the password in cluster.nats_url right",
+        () if !settings.credentials.is_empty() => "correct cluster.nats_credentials",
+        () if !cluster.nats_token.is_empty() => "correct cluster.nats_token",
+        () if !cluster.nats_user.is_empty() => "correct cluster.nats_user and cluster.nats_password",
+        () if cluster.nats_url.iter().any(has_user) => "correct the user and the password in cluster.nats_url",
         () => {
             "it wants credentials and none are set: cluster.nats_user and cluster.nats_password, cluster.nats_token, \
              or cluster.nats_credentials"
@@ -49,11 +49,10 @@ fn is_about_credentials(fault: &str) -> bool {
     fault.contains("authorization") || fault.contains("authentication")
 }
 
-/// What is wrong, as far as that can be told, with a server that accepts connections: the client says no more than that
-/// one has failed.
+/// Guesses what is wrong with a server that accepts connections. The client only reports that a connection failed.
 async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
     let mut begin = [0; 512];
-    // What it is and wants, a NATS server says first, before TLS.
+    // A NATS server first sends a description of itself, before TLS.
     let begin = match timeout(PATIENCE, socket.read(&mut begin)).await {
         Ok(Ok(length)) => &begin[..length],
         _ => return "it sends nothing: it may not be a NATS server, or it begins with TLS (handshake_first)",
@@ -62,19 +61,19 @@ async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
     let demands_tls = String::from_utf8_lossy(info).contains("\"tls_required\":true");
     match (demands_tls, is_secured) {
         (true, _) => {
-            "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca) or ours not be the right one \
-             (cluster.nats_tls_cert); its own log tells"
+            "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca), or this node's may be wrong \
+             (cluster.nats_tls_cert); check the log of the server"
         }
         (false, true) => {
             "it does not speak TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert \
              demands"
         }
-        (false, false) => "its own log may tell why",
+        (false, false) => "check the log of the server",
     }
 }
 
 impl LinkLog {
-    /// A log of the connections that these settings ask for.
+    /// Creates the log for the connections of these settings.
     pub(crate) fn new(settings: &JoinOptions) -> Self {
         let cluster = &settings.cluster;
         let has_tls_keys = !cluster.nats_tls_ca.is_empty() || !cluster.nats_tls_cert.is_empty();
@@ -85,7 +84,7 @@ impl LinkLog {
         LinkLog { servers, told: Arc::default(), is_up: false, is_secured, credentials: credential_keys(settings) }
     }
 
-    /// The connection is there.
+    /// Logs that the connection is up.
     pub(crate) fn connected(&mut self, info: &async_nats::ServerInfo) {
         self.is_up = true;
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -97,18 +96,18 @@ impl LinkLog {
         );
     }
 
-    /// The connection is lost.
+    /// Logs that the connection is lost.
     pub(crate) fn lost(&mut self) {
         if std::mem::replace(&mut self.is_up, false) {
             tracing::warn!(
                 "the connection to NATS is lost: clients of other nodes can't be reached, and /health is 503 until it \
-                 is there again"
+                 is back"
             );
         }
     }
 
-    /// Something else happened. While the connection is there that is told; while it is not, only a fault that was not
-    /// told yet is.
+    /// Logs another event. While the connection is up, every event is logged. While it is down, only a fault that was
+    /// not logged yet.
     pub(crate) fn note(&self, event: &Event) {
         if self.is_up {
             return tracing::warn!(%event, "NATS reports an error");
@@ -123,7 +122,7 @@ impl LinkLog {
         }
         let (servers, told, is_secured) = (self.servers.clone(), Arc::clone(&self.told), self.is_secured);
         let refused = is_about_credentials(&text).then_some(self.credentials);
-        // The client of NATS does not say why a connection failed, nor to which server.
+        // The NATS client does not report why a connection failed, nor to which server.
         tokio::spawn(async move {
             let mut causes = Vec::with_capacity(servers.len());
             for (host, port) in servers {

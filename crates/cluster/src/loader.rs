@@ -1,5 +1,5 @@
-//! Loads the histories of channels: a limited number at a time, with one snapshot of a stream for all loads that finish
-//! together.
+//! Loads the histories of channels. It reads a limited number at a time, and takes one snapshot of a stream for all
+//! loads that finish together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::outage::OutageLog;
 use crate::reading::ReadRecords;
 use crate::types::StreamLoad;
 
-/// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not
-/// fit.
+/// The maximum number of channels that are read at a time. More would only wait in the queues of the NATS server, which
+/// drops what does not fit.
 const READING_MAX: usize = 256;
-/// Channels that are checked at a time: nobody waits for them, so they leave room for those that somebody waits for.
+/// The maximum number of channels that are checked at a time. No caller waits for checks, so they leave room for loads.
 const CHECKING_MAX: usize = 16;
 
-/// How checks go.
+/// The state of the checks.
 pub(crate) struct Checks {
     under_way: AtomicUsize,
     have_failed: AtomicBool,
-    /// Woken when something may have been lost, a failed check too.
+    /// Notified when something may have been lost, including a failed check.
     pub(crate) trouble: Notify,
-    /// Why reads fail.
+    /// Logs why reads fail.
     outages: OutageLog,
 }
 
@@ -43,17 +43,17 @@ impl Default for Checks {
 }
 
 impl Checks {
-    /// Whether some are not done yet.
+    /// Whether some checks are still in progress.
     pub(crate) fn are_under_way(&self) -> bool {
         self.under_way.load(Relaxed) > 0
     }
 
-    /// Whether one has failed since this was asked last.
+    /// Whether a check has failed since the last call.
     pub(crate) fn have_failed(&self) -> bool {
         self.have_failed.swap(false, Relaxed)
     }
 
-    /// Logs why a read has failed; none = its records.
+    /// Logs why a read has failed. Returns the records, or `None` after a failure.
     fn read(&self, read: Result<ReadRecords, StreamError>) -> Option<ReadRecords> {
         match read {
             Ok(records) => {
@@ -75,7 +75,8 @@ impl Checks {
     }
 }
 
-/// A handle of the loader's tasks: two run the loads, one takes snapshots of the streams and reports the histories.
+/// A handle of the loader's tasks. Two tasks run the loads, and one takes snapshots of the streams and reports the
+/// histories.
 pub(crate) struct Loader {
     loads: UnboundedSender<StreamLoad>,
     checks: UnboundedSender<StreamLoad>,
@@ -83,7 +84,7 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Starts it; it ends when this is dropped and all that was asked is answered.
+    /// Starts the tasks. They end when the handle is dropped and all requests are answered.
     pub(crate) fn start(streams: Streams, events: ClusterEventSink, state: Arc<Checks>) -> Self {
         let (loads, load_requests) = unbounded_channel();
         let (checks, check_requests) = unbounded_channel();
@@ -96,7 +97,7 @@ impl Loader {
         Loader { loads, checks, state }
     }
 
-    /// Asks; the answer comes as [`ClusterEvent::Loaded`].
+    /// Requests a load. [`ClusterEvent::Loaded`] reports the result.
     pub(crate) fn load(&self, load: StreamLoad) {
         if load.is_check {
             self.state.under_way.fetch_add(1, Relaxed);
@@ -140,8 +141,8 @@ async fn check((streams, reads, state): (Streams, UnboundedSender<Read>, Arc<Che
     state.under_way.fetch_sub(1, Relaxed);
 }
 
-/// Reports histories. The snapshot of a stream is taken after the reads: publications that the stream has dropped until
-/// then are not claimed to be there.
+/// Reports histories. The snapshot of a stream is taken after the reads. So publications that the stream has dropped by
+/// then are not reported as present.
 async fn report_histories(
     streams: Streams,
     mut reads: UnboundedReceiver<Read>,
@@ -161,7 +162,7 @@ async fn report_histories(
                 state.fail();
             } else {
                 if history.is_none() {
-                    // The stream may be in another life or run, which an inspection finds out.
+                    // The stream may be in another life or run. An inspection detects that.
                     state.trouble.notify_one();
                 }
                 events(ClusterEvent::Loaded { channel, load, history });

@@ -1,6 +1,6 @@
 //! A mark is the last sequence of a stream that this node knows, with its publication. If the stream lacks it, the
-//! stream was set back to an earlier state: its server lost what was not on disk yet, or was restored. NATS does not
-//! report that, and gives the same sequences again.
+//! stream was set back to an earlier state: its server lost unsynced data, or was restored. NATS does not report that,
+//! and assigns the same sequences again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use touchline_protocol::stream::RunId;
 
 use crate::incarnation::StreamIncarnation;
 
-/// Runs of one stream that are remembered.
+/// The maximum number of remembered runs of one stream.
 const LEFT_MAX: usize = 1_000;
 
-/// A sequence that a stream has had.
+/// A sequence that a stream has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
     sequence: u64,
-    /// Of the publication at that place, if this node knows it.
+    /// The payload of the publication at that sequence. `None` = this node does not know it.
     payload: Option<Bytes>,
 }
 
@@ -31,28 +31,28 @@ impl Mark {
         last < self.sequence
     }
 
-    /// Whether the stream has another publication at the mark's sequence. None = the stream has nothing there, which is
-    /// no evidence: it lets go of each publication in time.
+    /// Whether the stream has another publication at the mark's sequence. `found` = `None` means that the stream has
+    /// nothing there. That proves nothing, because every publication is removed in time.
     pub(crate) fn is_replaced(&self, found: Option<&[u8]>) -> bool {
         found.zip(self.payload.as_deref()).is_some_and(|(found, known)| found != known)
     }
 }
 
-/// What is known of one epoch.
+/// What is known of the stream with one epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
     run: RunId,
     mark: Option<Mark>,
-    /// Runs that were there before, the newest last.
+    /// The earlier runs of the stream, the newest last.
     left: VecDeque<RunId>,
 }
 
-/// Marks of streams, by their epochs. One for each stream that is open.
+/// The marks of all open streams, by their epochs.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<BTreeMap<u64, Known>>);
 
 impl Marks {
-    /// Notes the life in which a stream is opened. The mark of another run is dropped.
+    /// Records the life in which a stream is opened. The mark of another run is dropped.
     pub(crate) fn begin(&self, life: StreamIncarnation) {
         let mut known = self.known();
         let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None, left: VecDeque::new() });
@@ -65,22 +65,22 @@ impl Marks {
         }
     }
 
-    /// Whether this node has seen the stream leave this run: then the stream's description was set back with it.
+    /// Whether this node has seen the stream leave this run. If so, the stream's description was set back with it.
     pub(crate) fn has_left(&self, life: StreamIncarnation) -> bool {
         self.known().get(&life.epoch).is_some_and(|known| known.run != life.run && known.left.contains(&life.run))
     }
 
-    /// Lets go of all streams but these.
+    /// Forgets all streams except these.
     pub(crate) fn keep(&self, lives: &[StreamIncarnation]) {
         self.known().retain(|epoch, _| lives.iter().any(|life| life.epoch == *epoch));
     }
 
-    /// A stream that is open has, or had, a publication.
+    /// Records a publication that an open stream has, or had.
     pub(crate) fn note(&self, epoch: u64, sequence: u64, payload: &Bytes) {
         self.note_sequence(epoch, sequence, || Some(payload.clone()));
     }
 
-    /// A stream that is open has come to a sequence.
+    /// Records that an open stream has reached a sequence.
     pub(crate) fn note_end(&self, epoch: u64, sequence: u64) {
         self.note_sequence(epoch, sequence, || None);
     }
@@ -93,7 +93,7 @@ impl Marks {
         }
     }
 
-    /// The same, as they are now.
+    /// A copy of the current marks.
     pub(crate) fn copy(&self) -> Self {
         Marks(Mutex::new(self.known().clone()))
     }

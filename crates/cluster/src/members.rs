@@ -1,11 +1,11 @@
-//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in,
-//! [`MembershipStep`]s come out.
+//! Which nodes there are, which versions they support, and whether they live. The module is pure: events and the time
+//! are its inputs, and [`MembershipStep`]s its outputs.
 //!
-//! Each node says [`Hello`] several times a second, in a large cluster more rarely. A late hello does not prove that a
-//! node is dead, so the node is asked whether it is there: if NATS says that nobody listens, the node's connection is
-//! closed, and after a grace it is gone. A node that is only silent is gone after a longer time.
+//! Each node sends [`Hello`] several times a second, in a large cluster more rarely. A late hello does not prove that a
+//! node is dead, so it is probed. If NATS reports that it is not subscribed, its connection is closed, and after a
+//! grace it is gone. A node that is only silent is gone after a longer time.
 //!
-//! Two nodes that share no version can't be in one cluster: the one that started later stands aside until the other has
+//! Two nodes that share no version cannot be in one cluster. The one that started later stands aside until the other is
 //! gone.
 
 use std::collections::BTreeMap;
@@ -13,64 +13,67 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::hello::Hello;
+use crate::types::ClusterRoom;
 
-/// Versions of the messages between nodes that this node can speak.
+/// The versions of the messages between nodes that this node supports.
 pub(crate) const VERSIONS: RangeInclusive<u32> = 1..=1;
-/// How long a node that has come listens for others before it takes part, milliseconds.
+/// How long a new node listens for other nodes before it takes part, milliseconds.
 const LISTEN_MS: u64 = 300;
-/// Hellos in one interval of heartbeats.
+/// The number of hellos in one heartbeat interval.
 const HELLOS: u64 = 5;
-/// Hellos in one interval of heartbeats at least, in a large cluster.
+/// The minimum number of hellos in one heartbeat interval in a large cluster.
 const HELLOS_MIN: u64 = 2;
-/// Hellos in the time after which a silent node is gone, at least: one that comes late does not end a node.
+/// The minimum number of hellos within the timeout of a silent node, so that one late hello does not end a node.
 const HELLOS_IN_TIMEOUT: u64 = 4;
-/// Other nodes for which the time between two hellos becomes longer by one step, because each node reads the hellos of
-/// all others.
+/// For each such number of other nodes, the hello interval grows by one step, because each node reads the hellos of all
+/// others.
 const NODES_PER_STEP: u64 = 16;
-/// Bytes of a node's id: it is a part of subjects.
+/// The maximum length of a node's id in bytes. The id is a part of subjects.
 const NODE_LEN_MAX: usize = 128;
-/// Nodes that are known at most.
+/// The maximum number of nodes that are known.
 const MEMBERS_MAX: usize = 1_024;
-/// Between two questions to a node whose hello is late, milliseconds.
+/// The interval between two probes of a node whose hello is late, milliseconds.
 const PROBE_MS: u64 = 200;
 
-/// When things happen, milliseconds.
+/// The intervals and timeouts of the membership, milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MembershipTiming {
-    /// Between two heartbeats.
+    /// The interval between two heartbeats.
     pub(crate) heartbeat_ms: u64,
-    /// Silence after which a node is gone.
+    /// The silence after which a node is gone.
     pub(crate) timeout_ms: u64,
-    /// How long nobody must have listened in a node's place before it is gone.
+    /// How long a node must be unsubscribed before it is gone.
     pub(crate) grace_ms: u64,
 }
 
-/// What is to be done.
+/// A step that the caller must carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MembershipStep {
-    /// Say hello to all.
+    /// Send a hello to all nodes.
     SayHello,
     /// Ask a node whether it is there.
     Probe(Arc<str>),
-    /// This node takes part: in the sight of these.
+    /// This node takes part, with these other nodes in sight.
     Join(Vec<Arc<str>>),
-    /// This node stands aside, because of another one.
+    /// This node stands aside because of another node.
     StandAside(Hello),
     /// Another node shares no version with this one, and stands aside.
     Refused(Hello),
-    /// A node may be dead, or is not.
+    /// A node is suspected to be dead, or no longer suspected.
     Suspect(Arc<str>, bool),
-    /// A node is dead.
+    /// A node is dead, or stands aside.
     Gone(Arc<str>),
+    /// A node has announced that it leaves.
+    Left(Arc<str>),
 }
 
 #[derive(Debug)]
 struct ClusterMember {
     hello: Hello,
     last_hello_ms: u64,
-    /// A hello has come since this node connected; before that the member's silence means nothing.
+    /// True if a hello arrived since this node connected. Before that, the member's silence means nothing.
     is_current: bool,
-    /// Since when the node is not subscribed any more.
+    /// Since when the node is no longer subscribed. `None` = it may be subscribed.
     unsubscribed_ms: Option<u64>,
     is_suspected: bool,
     probed_ms: u64,
@@ -78,9 +81,9 @@ struct ClusterMember {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MemberState {
-    /// NATS can't be reached.
+    /// NATS cannot be reached.
     Away,
-    /// It listens for others, since then.
+    /// The node listens for other nodes since this time.
     Listening(u64),
     Joined,
     Aside,
@@ -94,9 +97,9 @@ pub(crate) struct Members {
     state: MemberState,
     members: BTreeMap<Arc<str>, ClusterMember>,
     hello_sent_ms: u64,
-    /// When this node last looked.
+    /// The time of the last tick.
     ticked_ms: u64,
-    /// What is spoken.
+    /// The message version in use.
     version: u32,
 }
 
@@ -123,12 +126,12 @@ impl Members {
         self.state == MemberState::Joined
     }
 
-    /// Whether no node in sight has an id before this one's.
+    /// Whether no node in sight has an id before this node's id.
     pub(crate) fn is_first(&self) -> bool {
         self.members.keys().next().is_none_or(|first| *self.me.node < **first)
     }
 
-    /// What this node says of itself.
+    /// The hello message of this node.
     pub(crate) fn own_hello(&self, leaves: bool) -> Hello {
         Hello { leaves, aside: self.state == MemberState::Aside, ..self.me.clone() }
     }
@@ -148,18 +151,32 @@ impl Members {
         meant.map(|(node, _)| Arc::clone(node)).collect()
     }
 
-    /// This node has another configuration. The others hear of it at once.
+    /// Sets the digest of this node's configuration. The other nodes are notified at once.
     pub(crate) fn set_configuration(&mut self, configuration: u32) -> MembershipStep {
         self.me.configuration = configuration;
         MembershipStep::SayHello
     }
 
-    /// The highest version that all nodes in sight speak.
+    /// The room of the other nodes that take part.
+    pub(crate) fn room(&self) -> ClusterRoom {
+        let hellos = self.members.values().map(|member| &member.hello);
+        ClusterRoom::of(hellos.filter(|hello| !hello.aside && hello.shares(&self.me)))
+    }
+
+    /// Sets how many clients this node can take, and whether it drains. The other nodes are notified of a drain at
+    /// once, and of the rest with the next hello.
+    pub(crate) fn set_room(&mut self, connect_rate: u32, draining: bool) -> Option<MembershipStep> {
+        let begins = draining && !std::mem::replace(&mut self.me.draining, draining);
+        self.me.connect_rate = connect_rate;
+        begins.then_some(MembershipStep::SayHello)
+    }
+
+    /// The highest version that all nodes in sight support.
     pub(crate) fn version(&self) -> u32 {
         self.version
     }
 
-    /// The time between two hellos of a node, milliseconds. It depends on how many nodes are in sight.
+    /// The interval between two hellos of a node, milliseconds. It depends on the number of nodes in sight.
     fn hello_interval_ms(&self) -> u64 {
         let steps = 1 + self.members.len() as u64 / NODES_PER_STEP;
         let interval_ms = (self.timing.heartbeat_ms / HELLOS * steps).min(self.timing.heartbeat_ms / HELLOS_MIN);
@@ -171,7 +188,7 @@ impl Members {
         shared.fold(self.me.versions.1, |version, hello| version.min(hello.versions.1))
     }
 
-    /// The connection to NATS was made, or was lost.
+    /// Records that the connection to NATS was made or lost.
     pub(crate) fn linked(&mut self, is_linked: bool, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         for (node, member) in &mut self.members {
@@ -191,7 +208,7 @@ impl Members {
         steps
     }
 
-    /// A node says hello.
+    /// Processes a hello of another node.
     pub(crate) fn hello(&mut self, hello: Hello, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         let is_known = self.members.contains_key(hello.node.as_str());
@@ -201,8 +218,8 @@ impl Members {
         }
         let node: Arc<str> = hello.node.as_str().into();
         if hello.leaves {
-            // Nobody may wait for it any more.
-            steps.extend(self.members.remove(&node).map(|_| MembershipStep::Gone(node)));
+            // No node may wait for it any more.
+            steps.extend(self.members.remove(&node).map(|_| MembershipStep::Left(node)));
             return steps;
         }
         let is_shared = hello.shares(&self.me);
@@ -217,12 +234,14 @@ impl Members {
                         .then_some(MembershipStep::Suspect(Arc::clone(&node), false)),
                 );
                 if hello.aside && !member.hello.aside {
-                    // It has no entries here any more.
+                    // Its entries are no longer in the cluster.
                     steps.push(MembershipStep::Gone(node));
                 }
                 member.hello.aside = hello.aside;
                 member.hello.facts.clone_from(&hello.facts);
                 member.hello.configuration = hello.configuration;
+                member.hello.connect_rate = hello.connect_rate;
+                member.hello.draining = hello.draining;
             }
             None => {
                 if !is_shared && self.me.is_before(&hello) {
@@ -237,7 +256,7 @@ impl Members {
                     probed_ms: 0,
                 };
                 self.members.insert(node, member);
-                // It learns of this node at once.
+                // The new node learns of this one at once.
                 steps.push(MembershipStep::SayHello);
             }
         }
@@ -252,7 +271,7 @@ impl Members {
         steps
     }
 
-    /// A node has answered the question whether it is there, or NATS says that nobody listens in its place.
+    /// Processes the answer of a probed node, or the report of NATS that the node is not subscribed.
     pub(crate) fn probed(&mut self, node: &str, is_there: bool, now_ms: u64) -> Vec<MembershipStep> {
         let interval_ms = self.hello_interval_ms();
         let Some(member) = self.members.get_mut(node) else { return Vec::new() };
@@ -272,14 +291,14 @@ impl Members {
         }
     }
 
-    /// Does what is due. Call it ten times a second or more.
+    /// Carries out what is due. Call it at least ten times per second.
     pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<MembershipStep> {
         let mut steps = Vec::new();
         if self.state == MemberState::Away {
             return steps;
         }
         if now_ms > std::mem::replace(&mut self.ticked_ms, now_ms) + self.timing.heartbeat_ms {
-            // This node stood still: what others said meanwhile waits to be read.
+            // This node stood still, and the hellos that arrived meanwhile are not read yet.
             self.members
                 .values_mut()
                 .for_each(|member| (member.last_hello_ms, member.unsubscribed_ms) = (now_ms, None));
@@ -339,7 +358,7 @@ mod tests {
         Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), ..Hello::default() }
     }
 
-    /// A node that has joined alone at 1,000, and then has heard another one.
+    /// A node that joined alone at 1,000, and has then heard another node.
     fn pair() -> Members {
         let mut members = Members::new(hello("me", 500, (1, 1)), TIMING);
         members.linked(true, 500);
@@ -368,6 +387,17 @@ mod tests {
         let later = r#"{"node":"b","started_ms":2,"versions":[3,7],"colour":"red","zone":{"rack":1}}"#;
         let read: Hello = serde_json::from_str(later).expect("fields of a later version are skipped");
         assert_eq!(read.versions, (3, 7));
+    }
+
+    #[test]
+    fn those_who_take_part_have_room_and_others_hear_at_once_that_a_node_drains() {
+        let mut members = Members::new(hello("me", 5, (1, 1)), TIMING);
+        members.hello(Hello { aside: true, ..hello("aside", 1, (1, 1)) }, 10);
+        members.hello(hello("foreign", 1, (2, 2)), 10);
+        members.hello(hello("a", 1, (1, 1)), 10);
+        assert_eq!(members.room(), ClusterRoom { silent: 1, ..ClusterRoom::default() });
+        assert_eq!((members.set_room(100, false), members.set_room(120, true)), (None, Some(MembershipStep::SayHello)));
+        assert_eq!((members.set_room(130, true), members.own_hello(false).connect_rate), (None, 130));
     }
 
     #[test]
@@ -420,7 +450,7 @@ mod tests {
                 let steps = members.tick(now_ms);
                 said += steps.iter().filter(|step| **step == MembershipStep::SayHello).count();
                 assert!(!steps.iter().any(|step| matches!(step, MembershipStep::Suspect(..))));
-                // The others say it as often.
+                // The other nodes send it as often.
                 let is_time = (now_ms - 1_000) % members.hello_interval_ms() == 0;
                 for number in (1..others).filter(|_| is_time) {
                     members.hello(hello(&format!("n{number}"), 1, (1, 1)), now_ms);
@@ -460,7 +490,7 @@ mod tests {
         assert_eq!(members.linked(false, 1_500), [MembershipStep::Suspect("other".into(), false)]);
         assert!(members.tick(9_000).is_empty());
         members.linked(true, 9_000);
-        // The other has not come back to NATS yet.
+        // The other node has not reconnected to NATS yet.
         for now_ms in (9_000..12_900).step_by(50) {
             let steps = members.tick(now_ms);
             assert!(
@@ -500,7 +530,8 @@ mod tests {
         for is_leaving in [true, false] {
             let mut members = pair();
             let changed = Hello { leaves: is_leaving, aside: !is_leaving, ..hello("other", 1, (1, 1)) };
-            assert_eq!(members.hello(changed, 1_100), [MembershipStep::Gone("other".into())]);
+            let told = if is_leaving { MembershipStep::Left } else { MembershipStep::Gone };
+            assert_eq!(members.hello(changed, 1_100), [told("other".into())]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Streams that are open.
+//! The streams that are open.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::settings::JoinOptions;
 pub(crate) struct OpenStreams {
     pub(crate) streams: Streams,
     pub(crate) loader: Loader,
-    /// The watch ends when this is dropped.
+    /// The task that polls the streams. It ends when this is dropped.
     pub(crate) _watch: JoinSet<()>,
 }
 
-/// Streams, how often the connection had been lost when they began to be opened, and the settings they were opened by.
+/// Newly opened streams, with the number of lost connections when the opening began, and the settings that were used.
 pub(crate) type OpenedStream = (u64, Arc<JoinOptions>, Streams);

@@ -1,4 +1,4 @@
-//! How NATS is connected to.
+//! The options for connecting to NATS.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use async_nats::{ConnectOptions, ServerAddr};
 use crate::errors::JoinError;
 use crate::settings::JoinOptions;
 
-/// A dead link is noticed within two of these.
+/// The ping interval. A dead connection is noticed within two intervals.
 const PING: Duration = Duration::from_secs(2);
 
-/// The options of the connection. Files of TLS are read by the client, at each attempt to connect.
+/// The options of the connection. The client reads TLS files at each attempt to connect.
 ///
 /// # Errors
-/// When the credentials or an address can't be used. The text never has them.
+/// Fails if the credentials or an address cannot be used. The text never contains them.
 pub(crate) fn options(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
     let (servers, options) = trial(settings)?;
     Ok((servers, options.retry_on_initial_connect()))
 }
 
-/// The same for a connection that is tried once.
+/// Like [`options`], for a connection that is tried only once.
 ///
 /// # Errors
-/// As [`options`].
+/// As in [`options`].
 pub(crate) fn trial(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
     let wrong = |key, expected| move |cause: std::io::Error| JoinError::Setting { key, expected, cause };
     let cluster = &settings.cluster;

@@ -1,20 +1,20 @@
-//! Why requests to JetStream fail, in the log: each cause once in an outage, however many requests meet it.
+//! Logs why requests to JetStream fail. Each cause is logged once in an outage, however many requests fail.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Without a failure for so long, the next success ends the outage.
+/// Without a failure for this time, the next success ends the outage.
 const QUIET: Duration = Duration::from_secs(5);
-/// Causes that are told in one outage.
+/// The maximum number of causes that are logged in one outage.
 const CAUSES_MAX: usize = 8;
 
-/// The outages of one kind of requests.
+/// The outages of one kind of request.
 pub(crate) struct OutageLog {
-    /// What fails, as the log names it.
+    /// The kind of requests, as named in the log.
     requests: &'static str,
-    /// There is an outage: what succeeds looks at this alone.
+    /// True during an outage. Successful requests check only this.
     is_on: AtomicBool,
     outage: Mutex<Outage>,
 }
@@ -27,20 +27,20 @@ struct Outage {
 }
 
 impl OutageLog {
-    /// A log of what fails; `requests` names it, in the plural.
+    /// Creates a log. `requests` names the kind of requests in the plural.
     pub(crate) fn new(requests: &'static str) -> Self {
         OutageLog { requests, is_on: AtomicBool::new(false), outage: Mutex::default() }
     }
 
-    /// A request has failed: its cause is logged if this outage had it not.
+    /// Records that a request failed. Its cause is logged if it is new in this outage.
     pub(crate) fn fail(&self, cause: &dyn Display) {
         if self.note(cause.to_string(), Instant::now()) {
             let requests = self.requests;
-            tracing::warn!("{requests} fail: {cause}; the next ones with this cause are counted and not logged");
+            tracing::warn!("{requests} fail: {cause}; further failures with this cause are counted, not logged");
         }
     }
 
-    /// A request has succeeded.
+    /// Records that a request succeeded.
     pub(crate) fn succeed(&self) {
         if self.is_on.load(Relaxed)
             && let Some(failed) = self.end(Instant::now())
@@ -49,7 +49,7 @@ impl OutageLog {
         }
     }
 
-    /// Counts a failure; whether its cause is new in this outage.
+    /// Counts a failure. Returns whether its cause is new in this outage.
     fn note(&self, cause: String, now: Instant) -> bool {
         let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_on.store(true, Relaxed);
@@ -62,7 +62,7 @@ impl OutageLog {
         is_new
     }
 
-    /// How many requests have failed, if the outage has ended now.
+    /// The number of failed requests if the outage ends now. `None` = it does not end now.
     fn end(&self, now: Instant) -> Option<u64> {
         let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
         let last = outage.last?;

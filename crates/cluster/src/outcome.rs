@@ -1,4 +1,4 @@
-//! Changes of NATS whose outcome somebody waits for: each runs as a task of its own, and reports what became of it.
+//! Changes in NATS with a caller that waits for the outcome. Each runs as a separate task and reports its result.
 
 use std::sync::Arc;
 

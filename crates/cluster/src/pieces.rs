@@ -1,16 +1,16 @@
-//! Replies that are larger than one message of NATS, in pieces.
+//! Splits replies that are larger than one NATS message into pieces.
 
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
-/// The first byte of a piece. Replies are JSON objects, so none begins with it.
+/// The first byte of a piece. Replies are JSON objects, so no reply begins with it.
 const PIECE: u8 = b'P';
-/// Bytes that are kept free for the head of a piece.
+/// The number of bytes that are reserved for the header of a piece.
 const HEADER_SIZE: usize = 128;
 
-/// A reply as messages of at most `size_max` bytes each: as it is, or in pieces whose headers name the node, the number
-/// of the piece and the number of pieces.
+/// Splits a reply into messages of at most `size_max` bytes each. A small reply is one unchanged message. Otherwise
+/// each piece has a header with the node, the number of the piece and the number of pieces.
 pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
     if reply.len() <= size_max {
         return vec![reply.into()];
@@ -24,13 +24,13 @@ pub(crate) fn split(from: &str, reply: Vec<u8>, size_max: usize) -> Vec<Bytes> {
     reply.chunks(room).enumerate().map(piece).collect()
 }
 
-/// Puts pieces of several nodes together.
+/// Assembles the pieces of several nodes.
 #[derive(Default)]
 pub(crate) struct Pieces(BTreeMap<String, Vec<Bytes>>);
 
 impl Pieces {
-    /// Takes a message; returns a reply that is whole. What cannot be read, or does not fit what came before, is left
-    /// alone.
+    /// Takes a message, and returns a reply if it is complete. A message that cannot be parsed, or does not follow the
+    /// previous piece, is ignored.
     pub(crate) fn take(&mut self, message: Bytes) -> Option<Bytes> {
         if message.first() != Some(&PIECE) {
             return Some(message);
@@ -40,7 +40,7 @@ impl Pieces {
         let (from, index, parts) =
             (words.next()?, words.next()?.parse::<usize>().ok()?, words.next()?.parse::<usize>().ok()?);
         let pieces = self.0.entry(from.to_owned()).or_default();
-        // One node's messages come in order, or not at all.
+        // The messages of one node arrive in order, or not at all.
         if index != pieces.len() || index >= parts {
             return None;
         }

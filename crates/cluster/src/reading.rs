@@ -1,54 +1,55 @@
-//! How a channel's history is read from a stream that is published to, trimmed and replicated meanwhile. This is the
-//! logic alone: it says what to ask and takes the answers, so that a test can put anything between two of them.
+//! How a channel's history is read from a stream that is published to, trimmed and replicated meanwhile. This module is
+//! only the logic: it says what to ask and takes the answers. So a test can change anything between two of them.
 //!
-//! What is claimed in the end: *of all publications behind the floor, up to the last one, none is missing*. How many
-//! were read says nothing of that by itself, since between two answers some go and others come. What is relied on
-//! instead:
+//! The result claims: *of all publications after the floor, up to the last one, none is missing*. The number of
+//! publications that were read does not prove that, because some are removed and added between two answers. The proof
+//! relies on these facts instead:
 //!
-//! - A stream that is full for a channel stays full while nothing but new publications push old ones out. So if a
-//!   channel was ever trimmed by their number, then at any later moment it holds as many as it may, or age or size have
-//!   taken the oldest of the *stream*, in order.
-//! - The first publication is read, *then* the leader is asked for the last, then what is between is read, and last the
-//!   leader is asked for the first. If that still is the one read first, nothing in between can have gone. Fewer than
-//!   there may be were then fewer at one moment, and nothing was pushed out before it. Else only what the leader still
-//!   has counts, and the floor is the first of that.
-//! - How many there may be is the least number that was ever configured, and it is asked for behind all this.
+//! - A stream that is full for a channel stays full while only new publications push out old ones. Suppose that a
+//!   channel was ever trimmed by number. At any later moment it then holds its maximum, or age or size have removed the
+//!   oldest publications of the *stream*, in order.
+//! - The first publication is read, *then* the leader is asked for the last one. Then the publications between are
+//!   read, and finally the leader is asked for the first one. If that is still the same, no publication in between can
+//!   have been removed. If there were then fewer publications than the maximum, none was pushed out before. If it is
+//!   not the same, only the publications that the leader still has count, and the floor is the first of them.
+//! - The maximum is the smallest number that was ever configured, and it is requested after all this.
 
 use touchline_protocol::stream::Offset;
 
 use crate::stream::Snapshot;
 use crate::types::{StoredPublication, StreamHistory};
 
-/// How often a replica is asked again that lags behind the leader.
+/// How many times a replica that lags behind the leader is asked again.
 const LAG_RETRIES: u32 = 40;
-/// How often reading begins anew because what was read is gone.
+/// How many times reading starts again because the publications that were read have been removed.
 const ROUNDS: u32 = 5;
 
 /// What was read of a channel.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReadRecords {
-    /// Oldest first, without a gap.
+    /// The publications, oldest first, without a gap.
     pub(crate) publications: Vec<StoredPublication>,
-    /// The channel's last sequence; the stream's last sequence if the stream has no publication of the channel.
+    /// The channel's last sequence, or the stream's last sequence if the stream has no publication of the channel.
     pub(crate) last: u64,
-    /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it
-    /// was read.
+    /// No publication after the floor is missing, up to the last, and those before it were removed. `None` = nothing
+    /// was removed while it was read.
     pub(crate) floor: Option<u64>,
 }
 
 impl ReadRecords {
-    /// Whether nothing of the channel was there behind where it was read.
+    /// Whether the channel had no publication after the position where the read began.
     pub(crate) fn has_nothing(&self) -> bool {
         self.publications.is_empty() && self.floor.is_none()
     }
 
-    /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
+    /// Converts what was read after a sequence to a history. `snapshot` is the state of the stream after everything was
+    /// read.
     pub(crate) fn history(self, behind: u64, snapshot: &Snapshot) -> StreamHistory {
         let is_aged = self.has_nothing() && !snapshot.is_bounded;
         let ReadRecords { publications, last, floor } = self;
         let dropped = snapshot.first.saturating_sub(1);
         let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset.0);
-        // Where nothing is left, all is gone that the stream has dropped since.
+        // If nothing is left, the stream has dropped everything up to the top since.
         let floor = floor.map(|floor| if publications.is_empty() { top } else { floor });
         let floor = floor.unwrap_or_else(|| match publications.first() {
             Some(first) if publications.len() >= snapshot.size_min => first.offset.0,
@@ -64,44 +65,44 @@ impl ReadRecords {
     }
 }
 
-/// What has to be asked.
+/// A request that the reader makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamRead {
-    /// Of any replica: the channel's first publication at or behind a sequence.
+    /// To any replica: the channel's first publication at or after a sequence.
     Next(u64),
-    /// Of the leader: the sequence of the channel's last publication.
+    /// To the leader: the sequence of the channel's last publication.
     Last,
-    /// Of the leader: the sequence of the channel's first publication at or behind one.
+    /// To the leader: the sequence of the channel's first publication at or after one.
     First(u64),
-    /// Of the leader: the last sequence of the stream, if up to it nothing of the channel is there.
+    /// To the leader: the last sequence of the stream, if the stream has no publication of the channel up to it.
     End,
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum StreamReadResult {
-    /// To [`StreamRead::Next`].
+    /// The answer to [`StreamRead::Next`].
     Publication(StoredPublication),
-    /// To the others.
+    /// The answer to the other requests.
     Sequence(u64),
-    /// There is none.
+    /// There is no such publication or sequence.
     Nothing,
 }
 
-/// What comes next.
+/// The next step of a reading.
 #[derive(Debug)]
 pub(crate) enum ReadStep {
-    /// To ask.
+    /// Send this request.
     Request(StreamRead),
-    /// To wait a moment, then to ask.
+    /// Wait a moment, then send this request.
     RequestLater(StreamRead),
-    /// It is read.
+    /// The history has been read.
     Done(ReadRecords),
-    /// It can't be had now.
+    /// The history cannot be read now.
     Failed,
 }
 
-/// A reading under way.
+/// A reading in progress.
 #[derive(Debug)]
 pub(crate) struct StreamReader {
     behind: u64,
@@ -112,27 +113,27 @@ pub(crate) struct StreamReader {
 }
 
 impl StreamReader {
-    /// Reads what is kept behind a sequence.
+    /// Creates a reader of the publications after a sequence.
     pub(crate) fn new(behind: u64) -> Self {
         StreamReader { behind, publications: Vec::new(), last: 0, lags: LAG_RETRIES, rounds: ROUNDS }
     }
 
-    /// What to ask first.
+    /// The first request.
     pub(crate) fn begin(&self) -> StreamRead {
         StreamRead::Next(self.next())
     }
 
-    /// Takes the answer to what was asked.
+    /// Takes the answer to a request, and returns the next step.
     pub(crate) fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep {
         match (read, result) {
             (StreamRead::Next(_), StreamReadResult::Publication(publication)) => {
                 let is_first = self.publications.is_empty();
                 self.publications.push(publication);
-                // Only now: what the channel holds from here on counts.
+                // The claim concerns what the channel holds from this moment on.
                 if is_first { ReadStep::Request(StreamRead::Last) } else { self.go_on() }
             }
             (StreamRead::Next(_), _) if self.last == 0 => ReadStep::Request(StreamRead::Last),
-            // The replica lags behind, or what there was is gone: the leader knows.
+            // The replica lags behind, or the publications were removed. The leader knows which.
             (StreamRead::Next(_), _) if self.lags > 0 => {
                 self.lags -= 1;
                 ReadStep::RequestLater(StreamRead::Last)
@@ -152,7 +153,7 @@ impl StreamReader {
                 ReadStep::Done(ReadRecords { publications: Vec::new(), last: end, floor: None })
             }
             (StreamRead::End, _) => self.begin_anew(),
-            // All that was there is gone, by age or because somebody has removed it.
+            // All publications are gone, by age or by a removal.
             (StreamRead::Last, _) => self.all_gone(),
             (StreamRead::First(_), StreamReadResult::Sequence(first)) => self.finish(first),
             (StreamRead::First(_), _) => self.all_gone(),
@@ -179,7 +180,7 @@ impl StreamReader {
                 self.publications.drain(..index);
                 self.done(Some(first))
             }
-            // It was not there for the replicas that were asked, or nothing of what was read is there any more.
+            // The replicas did not have it yet, or none of the publications that were read exists any more.
             None => self.begin_anew(),
         }
     }

@@ -1,57 +1,57 @@
-//! What a node must know to join.
+//! The options with which a node joins.
 
 use std::time::Duration;
 
 use touchline_config::ClusterSettings;
 
-/// How to join.
+/// How a node joins the cluster.
 #[derive(Clone, Default)]
 pub struct JoinOptions {
     /// The `cluster` part of the configuration. Its `nats_credentials` are not read.
     pub cluster: ClusterSettings,
-    /// This node's name, other than all others'.
+    /// The id of this node, which must differ from all other nodes' ids.
     pub node: String,
-    /// The text of a credentials file; empty = none.
+    /// The text of a credentials file. Empty = none.
     pub credentials: String,
-    /// The program's own version, for people.
+    /// The version of the program, for people.
     pub program: String,
     /// When this node started, Unix milliseconds.
     pub started_ms: u64,
-    /// Scopes of the registry.
+    /// The scopes of the registry.
     pub scopes: Vec<String>,
-    /// Namespaces with history.
+    /// The namespaces with history.
     pub streams: Vec<StreamSettings>,
-    /// How often the streams are inspected while no trouble is known; at least a second.
+    /// How often the streams are inspected while no trouble is known. At least one second.
     pub check_delay: Duration,
-    /// The shared facts are kept in NATS: they are loaded and followed.
+    /// True if the shared facts are kept in NATS: they are loaded and followed.
     pub has_facts: bool,
-    /// A digest of the configuration, which should be the same on all nodes; 0 = the node does not say.
+    /// A digest of the configuration, which should be the same on all nodes. 0 = not stated.
     pub configuration: u32,
 }
 
 impl JoinOptions {
-    /// Where streams are kept.
+    /// Where the streams are stored.
     pub(crate) fn storage(&self) -> Storage {
         if self.cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File }
     }
 }
 
-/// Where JetStream keeps a stream.
+/// Where JetStream stores a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// On disk.
+    /// The stream is stored on disk.
     File,
-    /// In memory.
+    /// The stream is stored in memory.
     Memory,
 }
 
 /// The history of one namespace's channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// The namespace; empty = channels without one.
+    /// The name of the namespace. Empty = channels without a namespace.
     pub namespace: String,
-    /// Publications kept of each channel.
+    /// The number of publications that are kept for each channel.
     pub size: usize,
-    /// How long.
+    /// How long publications are kept.
     pub ttl: Duration,
 }

@@ -1,9 +1,9 @@
-//! A JetStream that is simulated: between any two questions it is published to, trimmed by number, by age and by hand,
-//! reconfigured, made anew; replicas lag; answers come late; leaders are lost with what they alone had. What a reading
-//! claims and what an acknowledgement says must hold all the same.
+//! A simulated JetStream. Between any two requests it is published to, trimmed by number, by age and by hand,
+//! reconfigured and created again. Replicas lag, answers come late, and leaders are lost with data that only they had.
+//! The claims of a reading and the meaning of an acknowledgement must hold nevertheless.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. A
-//! seed decides all that happens: `TOUCHLINE_SIM_EVENTS` shows it.
+//! `TOUCHLINE_SIM_SEEDS` sets the number of simulated days (10,000 by default). `TOUCHLINE_SIM_SEED` runs one of them.
+//! A seed determines everything that happens, and `TOUCHLINE_SIM_EVENTS` shows it.
 
 #[path = "../../registry/tests/simulation/trace.rs"]
 mod trace;
@@ -19,7 +19,7 @@ use crate::stream::Snapshot;
 use crate::types::StoredPublication;
 use trace::Trace;
 
-/// A seeded generator.
+/// A seeded random generator.
 struct Random(fastrand::Rng);
 
 impl Random {
@@ -44,10 +44,10 @@ fn seeds() -> impl Iterator<Item = u64> {
     }
 }
 
-/// What one replica has at one moment.
+/// The state of one replica at one moment.
 #[derive(Clone, Default)]
 struct SimulatedState {
-    /// Sequence and channel, in order.
+    /// The sequences and channels, in order.
     kept: Vec<(u64, u8)>,
     first: u64,
     last: u64,
@@ -67,13 +67,13 @@ impl SimulatedState {
     }
 }
 
-/// The stream: the last state is the leader's, replicas have earlier ones.
+/// The stream. The last state is the leader's, and replicas have earlier states.
 struct SimulatedStream {
     states: Vec<SimulatedState>,
     last: u64,
     size_min: usize,
-    /// All that was ever stored in the channel that is read, in this life: sequence, and up to which one a removal
-    /// goes.
+    /// Everything that was ever stored in the read channel in this life: the sequence, and the sequence up to which a
+    /// removal applies.
     all: Vec<(u64, Option<u64>)>,
 }
 
@@ -110,7 +110,7 @@ impl SimulatedStream {
         });
     }
 
-    /// Something that happens to a stream.
+    /// Changes a stream at random.
     fn disturb(&mut self, random: &mut Random) {
         match random.below(100) {
             0..70 => self.publish(READ),
@@ -174,7 +174,7 @@ impl SimulatedStream {
     }
 }
 
-/// Who reads: what to ask first, and what comes of an answer.
+/// A reader: its first request, and the step after each answer.
 trait SimulatedReader {
     fn begin(&self) -> StreamRead;
     fn take(&mut self, read: StreamRead, result: StreamReadResult) -> ReadStep;
@@ -190,7 +190,8 @@ impl SimulatedReader for StreamReader {
     }
 }
 
-/// How version 0.1 read first: it counted what it had read to see whether anything was pushed out.
+/// The first reader of version 0.1. It counted the publications that it had read to find out whether any was pushed
+/// out.
 struct Counting {
     behind: u64,
     publications: Vec<StoredPublication>,
@@ -218,8 +219,8 @@ impl SimulatedReader for Counting {
     }
 }
 
-/// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or
-/// nothing is wrong.
+/// One reading of a busy stream. An error says what is wrong with the claim. True = nothing after the requested offset
+/// is missing. False = the history cannot be read, or begins later.
 fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>, trace: &mut Trace) -> Result<bool, String> {
     let mut random = Random::new(seed);
     let mut stream = SimulatedStream::new(1 + random.below(8) as usize);
@@ -227,7 +228,7 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>, trace: &mut
     (0..before).for_each(|_| stream.disturb(&mut random));
     let life = stream.states.last().map_or(0, |leader| leader.life);
     if life > 1 {
-        // What is asked of it then is another life's.
+        // Further requests would concern another life.
         return Ok(false);
     }
     let behind = if random.chance(50) { 0 } else { random.below(stream.last + 1) };
@@ -273,7 +274,7 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
         },
     );
     let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset.0).collect();
-    // As a channel does: a removal says up to where nothing is there any more.
+    // As a channel does it: a removal says up to which sequence everything is gone.
     let removed =
         stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
     let floor = history.floor.max(Offset(removed.unwrap_or_default()));
@@ -342,10 +343,10 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
     }
 }
 
-/// A leader, what it has proposed, and what is stored for good.
+/// A leader, its proposals, and the data that is stored permanently.
 #[derive(Default)]
 struct Leader {
-    /// Ids by sequence, from 1 on.
+    /// The ids by sequence, from 1 on.
     stored: Vec<u32>,
     proposed: Vec<u32>,
     known: BTreeMap<u32, u64>,
@@ -359,13 +360,13 @@ impl Leader {
         }
     }
 
-    /// The server is lost, with all that it alone had.
+    /// The server is lost with all data that only it had.
     fn is_lost(&mut self) {
         self.proposed.clear();
         self.known = self.stored.iter().enumerate().map(|(index, id)| (*id, index as u64 + 1)).collect();
     }
 
-    /// Everything that the real one may answer to a publication; none = an error, or nothing in time.
+    /// Everything that the real server may answer to a publication. `None` = an error, or no answer in time.
     fn publish(&mut self, id: u32, random: &mut Random) -> Option<u64> {
         if random.chance(10) {
             return None;
@@ -373,7 +374,7 @@ impl Leader {
         if !self.known.contains_key(&id) && !self.proposed.contains(&id) {
             self.proposed.push(id);
         } else if self.proposed.contains(&id) {
-            // In flight: a duplicate of something that has no sequence yet.
+            // In transit: a duplicate of a publication that has no sequence yet.
             return Some(0);
         }
         match random.below(10) {
@@ -389,8 +390,8 @@ impl Leader {
     }
 }
 
-/// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once,
-/// where it was said to be.
+/// Publishes with keys until each publication is acknowledged or given up. Returns whether every acknowledged
+/// publication exists exactly once, at its acknowledged sequence.
 fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict, trace: &mut Trace) -> bool {
     let mut random = Random::new(seed);
     let mut leader = Leader::default();

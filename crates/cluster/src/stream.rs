@@ -1,4 +1,4 @@
-//! The stream of one namespace: how it is made, what it says of itself, and when it is changed.
+//! The stream of one namespace: how it is created, described and changed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -16,29 +16,29 @@ use crate::marks::Marks;
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
 
-/// How long an idempotency key holds.
+/// How long an idempotency key is remembered.
 const DUPLICATES: Duration = Duration::from_millis(IDEMPOTENCY_KEY_TTL_MS);
-/// The format of streams that this version makes, and the highest that it uses.
+/// The format of streams that this version creates, and the highest that it uses.
 const FORMAT: u32 = 1;
-/// How long a stream with replicas may end before what this node knows: a new leader answers before it has taken in all
-/// that was acknowledged, and an old one that was cut off until it hears of the new one.
+/// How long a stream with replicas may end before what this node knows. A new leader answers before it has applied all
+/// acknowledged publications. An old leader that was cut off answers until it hears of the new one.
 const LEADER_SETTLES: Duration = Duration::from_secs(3);
-/// Between two looks at such a stream.
+/// The interval between two looks at such a stream.
 const LEADER_RECHECK: Duration = Duration::from_millis(200);
-/// Bits of an epoch: so many are shown, as eight letters.
+/// The number of bits in an epoch, which are shown as eight letters.
 const EPOCH_BITS: u32 = 40;
 
-/// What a stream says of itself, in its description and its subjects.
+/// What a stream says about itself in its description and its subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamDescription {
-    /// Its life: the epoch is a token of its subjects.
+    /// The life of the stream. The epoch is a token of its subjects.
     pub(crate) life: StreamIncarnation,
-    /// The least number of publications that a channel was ever allowed to hold: with fewer, nothing was pushed out by
-    /// others.
+    /// The smallest number of publications that a channel was ever allowed to hold. A channel with fewer has never lost
+    /// any to newer ones.
     pub(crate) size_min: usize,
 }
 
-/// 40 random bits.
+/// Creates an id of 40 random bits.
 fn new_id() -> u64 {
     RandomState::new().hash_one(0) >> (u64::BITS - EPOCH_BITS)
 }
@@ -48,28 +48,28 @@ impl StreamDescription {
         StreamDescription { life: StreamIncarnation { epoch: new_id(), run: RunId::default() }, size_min: size }
     }
 
-    /// As the stream says it.
+    /// The text of the stream's description.
     fn text(&self) -> String {
         let run = if self.life.run.0 > 0 { format!(" run={:010x}", self.life.run.0) } else { String::new() };
         format!("touchline format={FORMAT} size_min={}{run}", self.size_min)
     }
 
-    /// Reads that.
+    /// Parses the description.
     ///
     /// # Errors
-    /// When another program has made the stream, or a later version of this one.
+    /// Fails if another program, or a later version of this one, created the stream.
     fn read(epoch: Option<u64>, description: &str) -> Result<Self, &'static str> {
-        const FOREIGN: &str = "this program has not made it: rename or delete the stream, or set another cluster.name";
+        const FOREIGN: &str = "another program created it: rename or delete the stream, or set another cluster.name";
         let mut words = description.split(' ');
         let (Some("touchline"), Some(format)) = (words.next(), words.next()) else { return Err(FOREIGN) };
         match format.strip_prefix("format=").and_then(|number| number.parse::<u32>().ok()) {
             Some(format) if format > FORMAT => {
-                return Err("a later version of this program has made it: run that version");
+                return Err("a later version of this program created it: run that version");
             }
             Some(_) => {}
             None => return Err(FOREIGN),
         }
-        // Words that are not known here are of later versions, and may be passed over.
+        // Unknown words are from later versions, and may be ignored.
         let size_min = words.clone().find_map(|word| word.strip_prefix("size_min=")?.parse().ok());
         let run = words.find_map(|word| u64::from_str_radix(word.strip_prefix("run=")?, 16).ok()).unwrap_or_default();
         match (epoch, size_min) {
@@ -81,21 +81,21 @@ impl StreamDescription {
     }
 }
 
-/// What is seen of a stream at one moment.
+/// The observed state of a stream at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// The first sequence that it still has, and of an empty one the first that it will have.
+    /// The first sequence that the stream still has. For an empty stream, the first sequence that it will have.
     pub(crate) first: u64,
-    /// As of [`StreamDescription::life`].
+    /// As in [`StreamDescription::life`].
     pub(crate) life: StreamIncarnation,
-    /// As of [`StreamDescription::size_min`].
+    /// As in [`StreamDescription::size_min`].
     pub(crate) size_min: usize,
-    /// Its size is bounded: the oldest publications of all channels go where it is full.
+    /// True if the stream's size is limited: when it is full, the oldest publications of all channels are removed.
     pub(crate) is_bounded: bool,
 }
 
 impl Snapshot {
-    /// Out of what NATS says of it.
+    /// Creates a snapshot from the information that NATS gives.
     pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &Info) -> Option<Self> {
         let epoch = subjects.epoch_of(namespace, &info.config.subjects);
         let known = StreamDescription::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
@@ -104,10 +104,11 @@ impl Snapshot {
     }
 }
 
-/// Opens a namespace's stream, made if need be; the first time one that differs from what is configured is changed.
+/// Opens a namespace's stream, and creates it if necessary. The first time, a stream that differs from the
+/// configuration is changed.
 ///
 /// # Errors
-/// NATS's reason, or why the stream can't be used.
+/// The reason that NATS gave, or why the stream cannot be used.
 pub(crate) async fn open(
     context: &Context,
     settings: &JoinOptions,
@@ -120,7 +121,7 @@ pub(crate) async fn open(
         Err(error) if is_missing(&error.kind()) => {
             let made = config(settings, subjects, of_namespace, &StreamDescription::new(held(of_namespace)));
             match context.create_stream(made).await {
-                // Another node was first: its epoch holds.
+                // Another node created the stream first, so its epoch is valid.
                 Err(source) if !is_taken(&source.kind()) => {
                     return Err(StreamError::Create { stream: name, source });
                 }
@@ -137,10 +138,10 @@ pub(crate) async fn open(
     if is_first {
         described.size_min = described.size_min.min(held(of_namespace));
         let mut wanted = config(settings, subjects, of_namespace, &described);
-        // NATS can't change it.
+        // NATS cannot change the storage.
         wanted.storage = known.storage;
         if differs(known, &wanted) {
-            tracing::info!(stream = %name, "the stream is changed to what is configured");
+            tracing::info!(stream = %name, "the stream is changed to the configured settings");
             let refused = |source| StreamError::Update { stream: name.clone(), source };
             context.update_stream(&wanted).await.map_err(refused)?;
             let missed = |source| StreamError::Open { stream: name.clone(), source };
@@ -151,10 +152,10 @@ pub(crate) async fn open(
 }
 
 /// Whether a stream that was just opened lacks what this node knew of it before. A stream with replicas that ends too
-/// early is given [`LEADER_SETTLES`].
+/// early gets the time [`LEADER_SETTLES`].
 ///
 /// # Errors
-/// NATS's reason.
+/// The reason that NATS gave.
 pub(crate) async fn was_set_back(
     context: &Context,
     (stream, known): &(Stream, StreamDescription),
@@ -182,10 +183,10 @@ pub(crate) async fn was_set_back(
     }
 }
 
-/// Begins a new run of a stream, unless it is in another life than the known one.
+/// Begins a new run of a stream, unless its life differs from the known one.
 ///
 /// # Errors
-/// NATS's reason.
+/// The reason that NATS gave.
 pub(crate) async fn begin_run(
     context: &Context,
     subjects: &Subjects,
@@ -208,13 +209,13 @@ pub(crate) async fn begin_run(
     context.update_stream(&config).await.map_err(refused)?;
     tracing::warn!(
         stream = %name,
-        "the stream was set back to an earlier state: clients that saw what is lost begin anew"
+        "the stream was set back to an earlier state: clients that saw lost publications start again"
     );
     Ok(())
 }
 
-/// Publications that the stream holds of a channel: one more than its history has. The offset of that one is where a
-/// client stands that has missed as many as the history has.
+/// The number of publications that the stream holds for a channel: one more than its history. The additional one is the
+/// position of a client that has missed as many publications as the history has.
 fn held(of_namespace: &StreamSettings) -> usize {
     of_namespace.size.saturating_add(1)
 }
@@ -227,8 +228,8 @@ fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// Whether a stream has to be changed: only what this program sets counts. A change without need is not harmless, since
-/// NATS then writes anew what it knows of the stream.
+/// Whether a stream must be changed. Only settings of this program count. An unnecessary change is not harmless,
+/// because NATS then rewrites its state of the stream.
 fn differs(known: &Config, wanted: &Config) -> bool {
     let of = |config: &Config| {
         let republish =
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_a_stream_says_of_itself_is_read_again() {
-        // As version 0.1 writes it. Later versions must read it as it stands here.
+        // The text that version 0.1 writes. Later versions must be able to read it unchanged.
         let read = |text| StreamDescription::read(Some(7), text);
         let of_run = |run| StreamDescription { life: StreamIncarnation { epoch: 7, run: RunId(run) }, size_min: 60 };
         assert_eq!(read("touchline format=1 size_min=60"), Ok(of_run(0)));

@@ -1,15 +1,16 @@
-//! Subjects. Names of channels, scopes and nodes may hold anything, so they stand in them as base64url.
+//! The NATS subjects. Names of channels, scopes and nodes may contain any character, so subjects contain them as
+//! base64url.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use touchline_protocol::fact::FactKey;
 
-/// A name as one token of a subject.
+/// Encodes a name as one token of a subject.
 pub(crate) fn token(name: &str) -> String {
     if name.is_empty() { "-".into() } else { URL_SAFE_NO_PAD.encode(name) }
 }
 
-/// The name of a token; `None` if it is none of ours.
+/// Decodes a token to a name. `None` = the token was not made by this module.
 pub(crate) fn name(token: &str) -> Option<String> {
     if token == "-" {
         return Some(String::new());
@@ -17,13 +18,13 @@ pub(crate) fn name(token: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()
 }
 
-/// The epoch of a token: ten hexadecimal digits.
+/// Decodes the epoch of a token: ten hexadecimal digits.
 fn epoch(token: &str) -> Option<u64> {
     u64::from_str_radix(token, 16).ok().filter(|_| token.len() == 10)
 }
 
-/// The subjects of one cluster. Those of messages between nodes name the version of the messages: who does not speak it
-/// does not get them.
+/// The subjects of one cluster. Subjects for messages between nodes contain the version of the messages. So a node that
+/// does not support it does not receive them.
 #[derive(Debug, Clone)]
 pub(crate) struct Subjects {
     prefix: String,
@@ -34,17 +35,17 @@ impl Subjects {
         Subjects { prefix: format!("touchline.{}", token(cluster)) }
     }
 
-    /// Hellos, which nodes of every version receive.
+    /// The subject of hellos, which nodes of every version receive.
     pub(crate) fn hello(&self) -> String {
         format!("{}.hello", self.prefix)
     }
 
-    /// Probes of a node.
+    /// The subject of probes of a node.
     pub(crate) fn probe(&self, node: &str) -> String {
         format!("{}.probe.{}", self.prefix, token(node))
     }
 
-    /// Messages of a scope of the registry, to one node; none = to all.
+    /// The subject of messages for a registry scope on one node. `None` = on all nodes.
     pub(crate) fn scope_message(&self, version: u32, scope: &str, to: Option<&str>) -> String {
         match to {
             Some(node) => format!("{}.v{version}.link.{}.{}", self.prefix, token(scope), token(node)),
@@ -52,50 +53,51 @@ impl Subjects {
         }
     }
 
-    /// Messages to a node's directory, from another node (or `*`).
+    /// The subject of messages to a node's directory from another node (or `*`).
     pub(crate) fn directory_message(&self, version: u32, to: &str, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
         format!("{}.v{version}.node.{}.{from}", self.prefix, token(to))
     }
 
-    /// Broadcasts to all nodes, from one (or `*`).
+    /// The subject of broadcasts to all nodes from one node (or `*`).
     pub(crate) fn broadcast(&self, version: u32, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
         format!("{}.v{version}.order.{from}", self.prefix)
     }
 
-    /// Messages of a node to itself: an echo proves that the server has handled all commands before it.
+    /// The subject of a node's messages to itself. An echo proves that the server has processed all commands before it.
     pub(crate) fn echo(&self, node: &str) -> String {
         format!("{}.echo.{}", self.prefix, token(node))
     }
 
-    /// All publications of a channel, stored and ephemeral, for nodes that are subscribed to it.
+    /// The subject of all publications of a channel, stored and ephemeral, for subscribed nodes.
     pub(crate) fn channel_events(&self, channel: &str) -> String {
         format!("{}.happening.*.*.{}", self.prefix, token(channel))
     }
 
-    /// The epoch of the stream that has published a message again under this subject.
+    /// The epoch of the stream that has republished a message under this subject.
     pub(crate) fn stored_epoch(&self, subject: &str) -> Option<u64> {
         epoch(subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.stored.")?.split('.').next()?)
     }
 
-    /// Publications of a channel that are not stored.
+    /// The subject of a channel's publications that are not stored.
     pub(crate) fn ephemeral(&self, channel: &str) -> String {
         format!("{}.happening.passing.-.{}", self.prefix, token(channel))
     }
 
-    /// Where publications of all channels come from once they are stored.
+    /// The subject under which a stream republishes the publications of all channels after storing them.
     pub(crate) fn republished(&self, epoch: u64) -> String {
         format!("{}.happening.stored.{epoch:010x}.>", self.prefix)
     }
 
-    /// Where publications of a channel with history are stored, in one life of its stream. `channel` may be `>`.
+    /// The subject under which publications of a channel with history are stored, in one life of its stream. `channel`
+    /// may be `>`.
     pub(crate) fn stored(&self, namespace: &str, epoch: u64, channel: &str) -> String {
         let channel = if channel == ">" { ">".into() } else { token(channel) };
         format!("{}.keep.{}.{epoch:010x}.{channel}", self.prefix, token(namespace))
     }
 
-    /// The epoch of a namespace's stream, by its subjects; none = they are not ours.
+    /// The epoch of a namespace's stream from its subjects. `None` = they were not made by this program.
     pub(crate) fn epoch_of(&self, namespace: &str, subjects: &[String]) -> Option<u64> {
         let [subject] = subjects else { return None };
         let epoch = self::epoch(subject.strip_suffix(".>")?.rsplit('.').next()?)?;
@@ -107,7 +109,7 @@ impl Subjects {
         format!("{}_facts", self.prefix.replace('.', "_"))
     }
 
-    /// The subjects of all shared facts: those of a bucket of this name, as every key-value bucket has them.
+    /// The subjects of all shared facts, in the usual format of a key-value bucket.
     pub(crate) fn facts(&self) -> String {
         format!("$KV.{}.>", self.fact_bucket())
     }
@@ -117,7 +119,7 @@ impl Subjects {
         format!("$KV.{}.{}.{}", self.fact_bucket(), key.kind, token(&key.name))
     }
 
-    /// The key of the fact whose subject this is; none = it is of none.
+    /// The key of the fact with this subject. `None` = it is not the subject of a fact.
     pub(crate) fn fact_key(&self, subject: &str) -> Option<FactKey> {
         let prefix = format!("$KV.{}.", self.fact_bucket());
         let (kind, name) = subject.strip_prefix(&prefix)?.split_once('.')?;
@@ -156,7 +158,7 @@ mod tests {
         for other in ["$KV.other.user_block.YQ", "$KV.touchline_bGl2ZQ_facts.user_block", "x"] {
             assert_eq!(subjects.fact_key(other), None, "{other}");
         }
-        // Clusters find their facts again by it.
+        // Clusters find their existing facts by this subject.
         assert_eq!(subjects.facts(), "$KV.touchline_bGl2ZQ_facts.>");
     }
 

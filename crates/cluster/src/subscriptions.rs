@@ -108,7 +108,7 @@ impl ConnectedNode {
         }
     }
 
-    /// Subscribes to a subject; a task of its own takes the messages.
+    /// Subscribes to a subject. A separate task processes the messages.
     async fn listen(
         &self,
         subject: String,
@@ -122,7 +122,7 @@ impl ConnectedNode {
         }))
     }
 
-    /// The server has handled all commands before the echo: the subscriptions that waited for it are confirmed.
+    /// The server has processed all commands before the echo, so the subscriptions that waited for it are confirmed.
     pub(crate) fn on_echo(&mut self, number: u64) {
         let (confirmed, unconfirmed) =
             std::mem::take(&mut self.unconfirmed).into_iter().partition(|(waiting, _)| *waiting <= number);
@@ -166,12 +166,12 @@ impl ConnectedNode {
     }
 }
 
-/// The last token of a message's subject, as a name.
+/// Decodes the last token of a message's subject to a name.
 fn last_name(message: &Message) -> Option<String> {
     name(message.subject.rsplit('.').next()?)
 }
 
-/// Sequence, previous sequence and epoch of a message that JetStream has stored and published again.
+/// The sequence, previous sequence and epoch of a message that JetStream has stored and republished.
 fn stored_position(subjects: &Subjects, message: &Message) -> Option<(u64, u64, u64)> {
     let headers = message.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.as_str().parse::<u64>().ok();

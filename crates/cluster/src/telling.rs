@@ -1,4 +1,4 @@
-//! Messages to others than nodes: events, under a subject of the operator's.
+//! Messages to receivers outside the cluster: events, under a subject of the operator.
 
 use async_nats::connection::State;
 use async_nats::header::NATS_MESSAGE_ID;
@@ -8,17 +8,17 @@ use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-/// Takes whether messages to others than nodes have arrived.
+/// A callback for whether messages to outside receivers have arrived.
 pub type OnMessagesTold = Box<dyn FnOnce(bool) + Send>;
 
-/// A message to others than nodes.
+/// A message to receivers outside the cluster.
 #[derive(Debug, Clone)]
 pub struct OutsideMessage {
-    /// Its id: a stream keeps one of several messages with the same.
+    /// The id of the message. A stream keeps only one of several messages with the same id.
     pub id: String,
     /// The media type of the payload.
     pub content_type: &'static str,
-    /// The payload.
+    /// The payload of the message.
     pub payload: Bytes,
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn tell(client: Client, batch: OutsideBatch) {
     done(match streams.stream_by_subject(&*subject).await {
         Ok(_) => store(&streams, &subject, messages).await,
         Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => pass(&client, &subject, messages).await,
-        // Without JetStream nobody answers.
+        // Without JetStream, no server answers.
         Err(_) if !client.server_info().jetstream => pass(&client, &subject, messages).await,
         Err(_) => false,
     });

@@ -1,4 +1,4 @@
-//! Tries whether NATS can be used with the settings of a node: one connection, nothing is written.
+//! Checks whether NATS can be used with the settings of a node. It makes one connection and writes nothing.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use crate::errors::JoinError;
 use crate::options;
 use crate::settings::JoinOptions;
 
-/// Time for one try: the client tries each address for 3 seconds.
+/// The time limit of one check. The client tries each address for 3 seconds.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The name of a stream that nobody has made.
+/// The name of a stream that does not exist.
 const NO_STREAM: &str = "touchline_check_of_jetstream";
 
-/// Connects once. Returns what the server says of itself.
+/// Connects once. Returns a description of the server.
 ///
 /// # Errors
-/// When the settings can't be used, no server answers or it refuses the node, or the history of a namespace is kept in
-/// JetStream and the server has none. The text has no password.
+/// Fails if the settings cannot be used, no server answers, or the server refuses the node. It also fails if the
+/// history of a namespace is kept in JetStream and the server does not have it. The text contains no password.
 pub async fn try_connection(settings: &JoinOptions) -> Result<String, String> {
     let needs_streams = !settings.streams.is_empty();
     let (servers, options) = options::trial(settings).map_err(|error: JoinError| error.to_string())?;
     say(&connect(servers, options).await?, needs_streams).await
 }
 
-/// Connects once, in a limited time.
+/// Connects once within the time limit.
 pub(crate) async fn connect(servers: Vec<ServerAddr>, options: ConnectOptions) -> Result<Client, String> {
     match tokio::time::timeout(TRIAL_TIMEOUT, options.connect(servers)).await {
         Ok(connected) => connected.map_err(|error| error.to_string()),
@@ -35,14 +35,15 @@ pub(crate) async fn connect(servers: Vec<ServerAddr>, options: ConnectOptions) -
     }
 }
 
-/// What a server says of itself.
+/// Describes the server for people.
 pub(crate) async fn say(client: &Client, needs_streams: bool) -> Result<String, String> {
     let info = client.server_info();
     let server = format!("NATS {}, messages of at most {} bytes", info.version, info.max_payload);
     if !needs_streams {
         return Ok(server);
     }
-    // The answer of an account differs between versions of NATS; that a stream is not there is said by all.
+    // The answer about an account differs between versions of NATS, but all versions report that a stream does not
+    // exist.
     let streams = async_nats::jetstream::new(client.clone());
     match tokio::time::timeout(TRIAL_TIMEOUT, streams.get_stream(NO_STREAM)).await {
         Ok(Ok(_)) => Ok(format!("{server}, with JetStream")),

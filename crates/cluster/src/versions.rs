@@ -1,9 +1,9 @@
-//! What an acknowledgement is worth depends on NATS: on its version, on how it is set up, and on how many servers there
-//! are. What can be seen of that is said at the start.
+//! What an acknowledgement guarantees depends on NATS: on its version, its configuration, and the number of servers. As
+//! far as this is visible, it is logged at the start.
 
 use crate::settings::{JoinOptions, Storage};
 
-/// Says what the settings alone cost.
+/// Warns of losses that the settings alone can cause.
 pub(crate) fn warn_of_losses(settings: &JoinOptions) {
     if settings.streams.is_empty() {
         return;
@@ -18,7 +18,7 @@ pub(crate) fn warn_of_losses(settings: &JoinOptions) {
     }
 }
 
-/// Says what the version of the NATS server that answers means for channels with history.
+/// Logs what the version of the NATS server means for channels with history.
 pub(crate) fn say_what_nats_keeps(settings: &JoinOptions, version: &str) {
     if settings.streams.is_empty() {
         return;
@@ -29,14 +29,14 @@ pub(crate) fn say_what_nats_keeps(settings: &JoinOptions, version: &str) {
     }
 }
 
-/// Which row of the table in docs/cluster.md holds; an error is a warning.
+/// The row of the table in docs/guides/cluster.md that applies. An error is a text for a warning.
 fn what_is_kept(settings: &JoinOptions, version: &str) -> Result<&'static str, &'static str> {
     let mut numbers = version.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
-        return Err("its version can't be read, so nothing can be said of what it keeps; 2.10.27 is what was tested");
+        return Err("its version is unreadable, so it is unknown what it keeps; version 2.10.27 was tested");
     };
     if (major, minor) < (2, 9) {
-        return Err("2.9 is the oldest version that streams with direct gets and republishing work with");
+        return Err("version 2.9 or later is needed for streams with direct gets and republishing");
     }
     let is_replicated = settings.cluster.stream_replicas >= 3;
     if (major, minor) < (2, 10) && is_replicated {

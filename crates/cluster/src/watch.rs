@@ -1,6 +1,6 @@
-//! Polls the streams. A stored publication may never be republished: the server that led its stream was lost or cut
-//! off, a route between servers broke, a queue was full. Nothing reports that, and its channel shows no gap until the
-//! next publication; so each node inspects the streams.
+//! Polls the streams. A stored publication may never be republished if the server that led its stream was lost or cut
+//! off, a route between servers broke, or a queue was full. Nothing reports that, and its channel shows no gap until
+//! the next publication. So each node inspects the streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::loader::Checks;
 /// delay, and so on up to the configured delay.
 const RECHECK_DELAY: Duration = Duration::from_secs(1);
 
-/// What a watch needs.
+/// The state of a poller.
 pub(crate) struct StreamPoller {
     pub(crate) streams: Streams,
     pub(crate) events: ClusterEventSink,
-    /// As of [`crate::JoinOptions::check_delay`].
+    /// As in [`crate::JoinOptions::check_delay`].
     pub(crate) delay: Duration,
-    /// Notified when streams are gone, or others have taken their place.
+    /// Notified when streams are gone or replaced.
     pub(crate) streams_gone: Arc<Notify>,
-    /// The state of the checks that inspections lead to.
+    /// The state of the checks that inspections cause.
     pub(crate) checks: Arc<Checks>,
 }
 
 impl StreamPoller {
-    /// Inspects the streams again and again. What all caches were checked against is not checked again until there is
-    /// more.
+    /// Inspects the streams repeatedly. If all caches were checked against a state, they are not checked again until
+    /// the stream has more.
     pub(crate) async fn run(self) {
         let mut states = HashMap::new();
         let mut pause = RECHECK_DELAY;
@@ -42,7 +42,7 @@ impl StreamPoller {
                 () = sleep_until(next) => true,
             };
             if !is_time {
-                // Trouble that goes on must not put the inspection off.
+                // Continuing trouble must not delay the inspection.
                 next = next.min(Instant::now() + RECHECK_DELAY);
                 pause = RECHECK_DELAY;
                 continue;
@@ -63,7 +63,7 @@ impl StreamPoller {
         }
     }
 
-    /// Inspects every stream once; whether all is well.
+    /// Inspects every stream once. Returns whether all are well.
     async fn inspect(&self, states: &mut HashMap<String, StreamState>) -> bool {
         let mut is_well = true;
         for namespace in self.streams.namespaces() {

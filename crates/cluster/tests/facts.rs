@@ -1,4 +1,4 @@
-//! Shared facts in a bucket of NATS: loaded, followed, cleaned up, and never misread.
+//! Shared facts in a bucket of NATS: they are loaded, followed, cleaned up, and never misread.
 
 mod nats;
 
@@ -12,7 +12,7 @@ use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
 use nats::{Nats, TIMEOUT, start};
 
 const JETSTREAM: &str = "jetstream { store_dir: \"$STORE\" }";
-/// More than are read one by one, and more than one fetch of a consumer gives.
+/// More than are read one by one, and more than one fetch of a consumer returns.
 const MANY: usize = 2_500;
 
 fn join(nats: &Nats, node: &str) -> (Cluster, Receiver<ClusterEvent>) {
@@ -27,7 +27,7 @@ fn put(name: &str, expires_s: u64) -> FactChange {
     FactChange::Put(Fact { key: key(name), value: "{}".into(), expires_s })
 }
 
-/// Makes changes, many at a time, and waits until all are stored.
+/// Makes many changes at a time, and waits until all are stored.
 fn change(cluster: &Cluster, changes: impl IntoIterator<Item = FactChange>) {
     let (sender, results) = channel();
     let mut count = 0;
@@ -39,7 +39,7 @@ fn change(cluster: &Cluster, changes: impl IntoIterator<Item = FactChange>) {
     (0..count).for_each(|_| results.recv_timeout(TIMEOUT).expect("it is answered").expect("it is stored"));
 }
 
-/// The next event about facts, other than of changes that the node has made.
+/// The next event about facts, except those about the node's own changes.
 fn next(events: &Receiver<ClusterEvent>) -> FactsEvent {
     loop {
         match events.recv_timeout(TIMEOUT).expect("an event comes") {
@@ -61,7 +61,7 @@ fn loaded(events: &Receiver<ClusterEvent>) -> Vec<String> {
     }
 }
 
-/// Waits for the report of a change. What makes the bucket is reported by a load.
+/// Waits for the report of a change. A load reports the change that creates the bucket.
 fn reported(events: &Receiver<ClusterEvent>, wanted: &FactChange) {
     loop {
         let is_it = match next(events) {
@@ -75,7 +75,7 @@ fn reported(events: &Receiver<ClusterEvent>, wanted: &FactChange) {
     }
 }
 
-/// Asks NATS, without the nodes.
+/// Sends a request to NATS directly, without the nodes.
 fn ask<T>(nats: &Nats, question: impl AsyncFnOnce(Context) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -84,7 +84,7 @@ fn ask<T>(nats: &Nats, question: impl AsyncFnOnce(Context) -> T) -> T {
     })
 }
 
-/// The stream of the bucket of the cluster `facts`.
+/// The stream of the bucket for the cluster `facts`.
 const STREAM: &str = "KV_touchline_ZmFjdHM_facts";
 
 #[test]
@@ -102,7 +102,7 @@ fn a_node_loads_all_facts_and_follows_those_that_come() {
         change(&one, [wanted.clone()]);
         reported(&events_two, &wanted);
     }
-    // A burst, as one node makes it and another one follows it.
+    // A burst that one node makes and another one follows.
     change(&two, (0..MANY).map(|number| put(&format!("late-{number:04}"), 0)));
     reported(&events_one, &put(&format!("late-{:04}", MANY - 1), 0));
     one.leave();
@@ -141,7 +141,7 @@ fn a_bucket_that_was_deleted_or_holds_what_cannot_be_read_is_noticed() {
     reported(&events, &put("ann", 0));
     ask(&nats, async |jetstream| jetstream.delete_stream(STREAM).await.map(drop)).expect("it is deleted");
     assert_eq!(loaded(&events), [""; 0], "nothing is known any more");
-    // The first change after it may find that out; the next one makes the bucket anew.
+    // The first change afterwards may find that out; the next one creates the bucket again.
     let (sender, results) = channel();
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What JetStream refuses reaches the node and its log with the cause and the remedy, once, and without secrets.
+//! A refusal of JetStream reaches the node and its log with the cause and the remedy, once, and without secrets.
 
 mod nats;
 
@@ -13,7 +13,7 @@ use touchline_config::ClusterSettings;
 
 use nats::{Nats, TIMEOUT, start};
 
-/// What was logged in this process.
+/// Everything that was logged in this process.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 struct LogWriter;
@@ -33,7 +33,7 @@ fn logged(part: &str) -> Vec<String> {
     String::from_utf8_lossy(&log).lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
 }
 
-/// A NATS server, with a log.
+/// A NATS server with a log.
 fn nats(name: &str, more: &str) -> Nats {
     static IS_LOGGING: OnceLock<()> = OnceLock::new();
     IS_LOGGING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init());
@@ -74,7 +74,7 @@ fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
     options.cluster.stream_max_bytes = 1 << 30;
     let (cluster, events) = start(options);
     let text = fault(&events).to_string();
-    assert!(text.contains("making the stream touchline_") && text.contains("give JetStream more room"), "{text}");
+    assert!(text.contains("creating the stream touchline_") && text.contains("give JetStream more room"), "{text}");
     assert_eq!(fault(&events).to_string(), text, "it is tried again");
     let stream = text.split(": ").next().unwrap_or_default();
     assert_eq!(logged(stream).len(), 1, "one line for all attempts");
@@ -134,9 +134,9 @@ fn refused_credentials_are_logged_with_their_keys() {
     let cases: [(Change, &str); 3] = [
         (
             |cluster| (cluster.nats_user, cluster.nats_password) = ("node".into(), "tops3cret".into()),
-            "set cluster.nats_user and cluster.nats_password right",
+            "correct cluster.nats_user and cluster.nats_password",
         ),
-        (|cluster| cluster.nats_token = "tops3cret".into(), "set cluster.nats_token right"),
+        (|cluster| cluster.nats_token = "tops3cret".into(), "correct cluster.nats_token"),
         (|_| {}, "none are set: cluster.nats_user and cluster.nats_password, cluster.nats_token, or"),
     ];
     for (change, expected) in cases {

@@ -1,15 +1,15 @@
-//! What a process is to do.
+//! The whole configuration of a process.
 
 use touchline_engine::setting::{Filled, Key, Misfit, SettingsTable, WrittenValue};
 
 use crate::settings::{LogSettings, Settings};
 
-/// What the process is to do.
+/// The whole configuration of a process: the server's settings and those of the log.
 #[derive(Debug, Clone, Default)]
 pub struct Configuration {
-    /// For the server.
+    /// The settings of the server.
     pub settings: Settings,
-    /// For the logger.
+    /// The settings of the log.
     pub log: LogSettings,
 }
 

@@ -1,44 +1,44 @@
-//! One thing that is to be said about a configuration.
+//! Findings: errors, warnings and notes about a configuration.
 
 use std::fmt;
 
 use crate::load::tree::Location;
 use crate::redact::redact;
 
-/// How much a finding matters. Errors come first.
+/// How serious a finding is. Errors sort first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// It can, but hardly means what its writer thinks.
+    /// The configuration can be used, but probably does not mean what the operator intends.
     Warning,
-    /// Good to know.
+    /// A fact that is useful to know.
     Note,
 }
 
-/// A fault, a warning or a note, and where it belongs.
+/// An error, a warning or a note, and the place that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How much it matters.
+    /// How serious the finding is.
     pub severity: Severity,
-    /// The text, beginning with the key; never with the value of a secret.
+    /// The text. It begins with the key and never contains the value of a secret.
     pub text: String,
-    /// The location of the value; `None` when no value was written.
+    /// The location of the value. `None` = no value was written.
     pub location: Option<Location>,
 }
 
 impl Finding {
-    /// A fault that stops the start.
+    /// An error: the node does not start.
     pub(crate) fn error(text: impl Into<String>, location: Option<&Location>) -> Self {
         Finding { severity: Severity::Error, text: text.into(), location: location.cloned() }
     }
 
-    /// Something that is not as its writer thinks.
+    /// A warning: the operator probably intends something else.
     pub(crate) fn warning(text: impl Into<String>, location: Option<&Location>) -> Self {
         Finding { severity: Severity::Warning, text: text.into(), location: location.cloned() }
     }
 
-    /// Something good to know.
+    /// A note: a fact that is useful to know. It has no location.
     pub(crate) fn note(text: impl Into<String>) -> Self {
         Finding { severity: Severity::Note, text: text.into(), location: None }
     }

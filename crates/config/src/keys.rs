@@ -1,5 +1,5 @@
-//! Every key that we act on: its kind, its default, what it means, all of the tables of settings.
-//! `docs/configuration.md` is made from these lists.
+//! Every key that the server acts on, with its kind, its default and its meaning, collected from the tables of
+//! settings. `docs/reference/configuration.md` is generated from these lists.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use touchline_engine::{ChannelOptions, ProviderOptions};
 use crate::configuration::Configuration;
 use crate::settings::{ApiKeySettings, ConsumerSettings, EventsSettings};
 
-/// Keys by their whole path.
+/// All keys outside lists, by their whole path.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| Configuration::default().keys());
 
 /// Options of channels: under `channel.without_namespace`, and in each of `channel.namespaces`.
@@ -33,7 +33,7 @@ pub static PROVIDER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ProviderOptio
 /// Options of a key of the server API, in each of `http_api.keys`.
 pub static API_KEY_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ApiKeySettings::default().keys());
 
-/// Options of a backend that is told what happens, in each of `events`.
+/// Options of a backend that receives lifecycle events, in each of `events`.
 pub static EVENT_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| EventsSettings::default().keys());
 /// Options of a consumer, in each of `consumers`.
 pub static CONSUMER_OPTIONS: LazyLock<Vec<Key>> = LazyLock::new(|| ConsumerSettings::default().keys());
@@ -51,7 +51,7 @@ pub static LISTS: [(&str, &LazyLock<Vec<Key>>); 9] = [
     (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS),
 ];
 
-/// The list of backends that are told what happens.
+/// The list of backends that receive lifecycle events.
 pub const EVENTS: &str = "events";
 /// The list of keys of the server API.
 pub const API_KEYS: &str = "http_api.keys";
@@ -59,25 +59,25 @@ pub const API_KEYS: &str = "http_api.keys";
 pub const CONSUMERS: &str = "consumers";
 /// The list of issuers of connection tokens.
 pub const TOKEN_PROVIDERS: &str = "client.token.jwks.providers";
-/// The list of issuers of subscription tokens, where these have settings of their own.
+/// The list of issuers of subscription tokens, if these have their own settings.
 pub const SUBSCRIPTION_TOKEN_PROVIDERS: &str = "client.subscription_token.jwks.providers";
 /// The list of backends that have a name.
 pub const PROXIES: &str = "proxies";
 /// The list of namespaces of methods.
 pub const RPC_NAMESPACES: &str = "rpc.namespaces";
-/// The list of scopes.
+/// The list of scopes of the registry.
 pub const SCOPES: &str = "registry.scopes";
-/// The list of namespaces.
+/// The list of channel namespaces.
 pub const NAMESPACES: &str = "channel.namespaces";
 /// The options of channels without a namespace.
 pub const WITHOUT_NAMESPACE: &str = "channel.without_namespace";
 
-/// The key with this path in a table.
+/// The key with this path in a table. `None` = the table has no such key.
 pub fn find<'k>(keys: &'k [Key], path: &str) -> Option<&'k Key> {
     keys.iter().find(|key| key.path == path)
 }
 
-/// Whether some key of a table lies beneath this path.
+/// Whether the path is a section, so that some key or list is below it.
 pub(crate) fn is_section(path: &str) -> bool {
     let lies_beneath = |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
     KEYS.iter().any(|key| lies_beneath(&key.path))
@@ -85,7 +85,7 @@ pub(crate) fn is_section(path: &str) -> bool {
         || path == WITHOUT_NAMESPACE
 }
 
-/// Every path that can be written, for suggestions.
+/// Every path that a configuration may contain, for suggestions.
 pub(crate) fn paths() -> Vec<String> {
     let options = OPTIONS.iter().map(|option| format!("{WITHOUT_NAMESPACE}.{}", option.path));
     let of_lists =

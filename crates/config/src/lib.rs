@@ -1,8 +1,8 @@
-//! Every setting of a node, said once: its type, its default, its key and what it means. What is written in a file, in
-//! the environment or as a flag becomes [`Settings`]; each fault names its place.
+//! Every setting of a node, defined once: its type, its default, its key and its meaning. This crate reads the
+//! configuration file, the environment and flags into [`Settings`]. Each fault names its place.
 //!
-//! It is not a server: what only a server can tell of settings, such as whether a certificate can be used, it asks by
-//! [`Probes`].
+//! The crate is not a server. It calls [`Probes`] for what only a server can check, such as whether a certificate can
+//! be used.
 //!
 //! ```
 //! use touchline_config::{Probes, Sources, read};
@@ -25,13 +25,13 @@
 //!
 //! # Where to begin
 //!
-//! 1. `settings/node.rs`: the settings of a node, section by section; each row is a setting.
-//! 2. `load/mod.rs`: how sources become settings; `load/tree.rs` is what was written, with its places.
+//! 1. `settings/node.rs`: the settings of a node, section by section. Each row is a setting.
+//! 2. `load/mod.rs`: how sources become settings. `load/tree.rs` holds the written values with their places.
 //! 3. `load/interpret.rs`: how each value is read into its field.
-//! 4. `check/rules.rs`: values that do not go together.
+//! 4. `check/rules.rs`: values that contradict each other.
 //!
-//! The macro that makes these tables is in `touchline-engine` (`setting/macros.rs`), with the tables of what the engine
-//! acts on.
+//! The macro behind these tables is in `touchline-engine` (`setting/macros.rs`), together with the tables of the
+//! engine's own settings.
 //!
 //! # What never happens
 //!

@@ -1,11 +1,11 @@
-//! Which keys a running node takes anew, and which take a restart.
+//! Which changed keys a running node applies, and which require a restart.
 
 use touchline_engine::stable_hash::stable_hash;
 
 use crate::load::WrittenKey;
 use crate::settings::Settings;
 
-/// Sections and keys that a running node takes anew. What is not here takes a restart.
+/// Sections and keys that a running node applies at a reload. All others require a restart.
 const LIVE: &[&str] = &[
     "channel",
     "client",
@@ -43,16 +43,16 @@ const LIVE: &[&str] = &[
     "websocket",
 ];
 
-/// Keys within these sections that take a restart all the same: something that lasts was made by them.
+/// Keys within these sections that require a restart all the same, because long-lived state depends on them.
 const RESTART: &[&str] = &[
-    // Names of channels would mean others than those who are subscribed to them.
+    // Otherwise a channel name would mean another channel than the one that clients are subscribed to.
     "channel.namespace_boundary",
     "channel.private_prefix",
     "channel.user_boundary",
     "channel.user_separator",
     "channel.empty_channels_max",
     "client.channel_position_check_delay",
-    // The registry waits for pongs, and for a backend, by the times of the start.
+    // The registry uses the values of the start for its waits for pongs and for a backend.
     "client.pong_timeout",
     "client.unauthenticated_connection_limit",
     "client.user_connection_limit",
@@ -64,13 +64,12 @@ const RESTART: &[&str] = &[
     "tcp.tls.enabled",
 ];
 
-/// Options of a namespace that take a restart: publications are stored by them.
+/// Options of a namespace that require a restart, because stored publications depend on them.
 const RESTART_IN_NAMESPACE: &[&str] = &["binary_as_base64", "durable", "publication_data_format", "reactions_durable"];
 
-/// Options of an endpoint of events that take a restart: its queue is laid out by them, or it is another kind of
-/// endpoint.
+/// Options of an endpoint of events that require a restart, because its queue or the kind of endpoint depends on them.
 const RESTART_IN_EVENTS: &[&str] = &["durable", "lanes"];
-/// The same for an endpoint that is `durable`: all nodes share what is told to it.
+/// More such options for a `durable` endpoint, because all nodes share its events.
 const RESTART_IN_DURABLE_EVENTS: &[&str] = &["batch_wait", "delay", "namespaces", "types"];
 
 /// Sections and keys that may differ from node to node.
@@ -98,13 +97,13 @@ const OF_NODE: &[&str] = &[
     "tcp.tls",
 ];
 
-/// Whether a path is a section, a key or a list, or lies in it.
+/// Whether `path` is the given section, key or list, or is inside it.
 pub fn lies_in(path: &str, section: &str) -> bool {
     path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// A digest of the keys that should be the same on all nodes of a cluster, as they are written; never 0. It is short,
-/// so that it tells nothing of secrets: of 4 billion configurations one has the same.
+/// A digest of the written keys that should be the same on all nodes of a cluster. It is never 0. It has 32 bits only,
+/// so that it reveals nothing about secrets.
 pub fn digest(written: &[WrittenKey]) -> u32 {
     let shared = written.iter().filter(|key| !OF_NODE.iter().any(|section| lies_in(&key.path, section)));
     let mut shared: Vec<_> = shared.map(|key| (&key.path, key.value())).collect();
@@ -112,8 +111,8 @@ pub fn digest(written: &[WrittenKey]) -> u32 {
     (stable_hash(&shared) as u32).max(1)
 }
 
-/// Whether a changed key takes a restart. `path`: as [`crate::WrittenKey::path`] has it; `before`: the settings of the
-/// running node.
+/// Whether a changed key requires a restart. `path` has the form of [`crate::WrittenKey::path`], and `before` are the
+/// settings of the running node.
 pub fn takes_restart(path: &str, before: &Settings) -> bool {
     if let Some((name, option)) = path.strip_prefix("events[").and_then(|rest| rest.split_once("].")) {
         let is_durable = before.events.iter().any(|events| events.name == name && events.options.durable);
@@ -171,6 +170,7 @@ mod tests {
             ("registry.scopes[devices].conflict_policy", true),
             ("proxies[chat].endpoint", false),
             ("store.primary.url", true),
+            ("store.primary.max_size", true),
             ("cluster.nats_url", true),
             ("node.shards", true),
             ("http_server.port", true),

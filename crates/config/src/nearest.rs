@@ -1,8 +1,8 @@
-//! What someone most likely meant.
+//! Finds the known name that a mistyped name most likely means.
 
-/// The candidate that a mistyped name most likely means, if any is near enough.
+/// The candidate that a mistyped name most likely means. `None` = no candidate is similar enough.
 ///
-/// A candidate that ends in the whole name is the nearest of all, the first one of several: old configurations write
+/// A candidate that ends with the whole name counts as nearest, and of several the first: old configurations write
 /// `api_key` for `http_api.key`.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
@@ -14,7 +14,7 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// Keys are compared without regard to case and to which of `.`, `_` and `-` joins their words.
+/// Normalizes a name for comparison: case does not matter, and `.`, `_` and `-` are equal.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c == '.' || c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
 }

@@ -1,4 +1,4 @@
-//! Addresses and networks that an operator names.
+//! Sets of addresses and networks in the configuration.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 #[error("{0:?} is neither an IP address nor a network such as 10.0.0.0/8")]
 pub struct BadNetwork(pub String);
 
-/// Addresses that have the first `prefix` bits in common.
+/// The addresses whose first `prefix` bits equal those of `address`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -21,13 +21,13 @@ impl Network {
         let bits: u32 = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
             None => bits,
-            // `parse` would take a sign.
+            // `parse` would accept a sign.
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 digits.parse().ok().filter(|prefix| *prefix <= bits)?
             }
             Some(_) => return None,
         };
-        // Addresses are compared in their own form: an IPv4 address in IPv6 is the IPv4 address.
+        // An IPv4 address written in IPv6 form is compared as the IPv4 address.
         let in_ipv6 = prefix.checked_sub(128 - 32).filter(|_| address.is_ipv6());
         match (address.to_canonical(), in_ipv6) {
             (ipv4 @ IpAddr::V4(_), Some(prefix)) => Some(Network { address: ipv4, prefix }),
@@ -50,21 +50,21 @@ impl Network {
 pub struct Networks(Vec<Network>);
 
 impl Networks {
-    /// Reads addresses and networks, IPv4 and IPv6.
+    /// Parses addresses and networks, IPv4 and IPv6.
     ///
     /// # Errors
-    /// The first text that is neither.
+    /// The first text that is neither an address nor a network.
     pub fn parse(texts: &[String]) -> Result<Self, BadNetwork> {
         let networks = texts.iter().map(|text| Network::parse(text).ok_or_else(|| BadNetwork(text.clone())));
         networks.collect::<Result<_, _>>().map(Networks)
     }
 
-    /// Whether the set has no address at all.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the address is in the set. An IPv4 address in IPv6 (`::ffff:10.0.0.1`) is the IPv4 address.
+    /// Whether the address is in the set. An IPv4 address in IPv6 form (`::ffff:10.0.0.1`) counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(address))

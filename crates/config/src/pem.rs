@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 /// The marker that every text in PEM contains (RFC 7468).
 const BEGIN: &str = "-----BEGIN ";
 
-/// Whether a value is PEM itself, or the base64 of it; else it is a path.
+/// Whether a value is PEM or the base64 of PEM. Otherwise the value is a path.
 pub fn is_inline_pem(value: &str) -> bool {
     inline_pem(value).is_some()
 }
 
-/// The PEM that a value is, or is the base64 of; `None` = it is a path.
+/// The PEM in a value, decoded if the value is base64. `None` = the value is a path.
 pub fn inline_pem(value: &str) -> Option<Vec<u8>> {
     if value.contains(BEGIN) {
         return Some(value.as_bytes().to_vec());

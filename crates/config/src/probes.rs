@@ -1,19 +1,21 @@
-//! What only a server can tell of settings.
+//! Checks of settings that only a server can make.
 
 use touchline_engine::ClientSettings;
 
 use crate::settings::Settings;
 
-/// What only the server itself can tell of settings.
+/// Checks of settings that only a server can make. The server passes them to [`crate::read`].
 #[derive(Clone, Copy)]
 pub struct Probes {
-    /// Why the public keys of tokens can't be used, beginning with the key; `None` = they can.
+    /// Returns why the public keys of tokens cannot be used; the text begins with the configuration key. `None` = they
+    /// can be used.
     pub token_keys: fn(&ClientSettings) -> Option<String>,
-    /// Why a node with these settings would not start, one text for each fault, beginning with the key.
+    /// Returns why a node with these settings would not start, one text for each fault. Each text begins with the
+    /// configuration key.
     pub start: fn(&Settings) -> Vec<String>,
 }
 
 impl Probes {
-    /// Probes that find no fault, for those who read a configuration that no server will use.
+    /// Probes that find no fault, for callers that read a configuration without starting a server.
     pub const NONE: Probes = Probes { token_keys: |_| None, start: |_| Vec::new() };
 }

@@ -1,16 +1,16 @@
-//! Keys in PEM that were written where they do not belong: whatever is said of a configuration, they are not shown.
+//! Hides keys in PEM that were written in the wrong place, so that no finding shows them.
 
 use std::borrow::Cow;
 
-/// What PEM begins with (RFC 7468).
+/// The beginning of PEM (RFC 7468).
 const BEGIN: &str = "-----BEGIN ";
-/// The same in base64, from any of its bytes on that is the first of three.
+/// The same in base64, where PEM begins at a multiple of three bytes of the encoded text.
 const PACKED: &str = "LS0tLS1CRUdJTi";
-/// What is shown in its place.
+/// The text that replaces PEM.
 const HIDDEN: &str = "(PEM, not shown)";
 
-/// The text up to the first PEM in it, or base64 of PEM. Our own texts name the head of a public key, which is no
-/// secret.
+/// The text up to the first PEM or base64 of PEM in it. Texts of the server that quote the first line of a public key
+/// stay, because that line is not a secret.
 pub fn redact(text: &str) -> Cow<'_, str> {
     let begins = text
         .match_indices(BEGIN)

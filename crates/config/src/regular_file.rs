@@ -1,13 +1,13 @@
-//! Files that a configuration names.
+//! Reads files that a configuration names.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// The bytes of a file that has at most `size_max` of them.
+/// The content of a regular file of at most `size_max` bytes.
 ///
 /// # Errors
-/// When it cannot be read, is not a regular file (to open a pipe can block for ever), or is too large.
+/// When the file cannot be read, is not a regular file (opening a pipe could block for ever), or is too large.
 pub fn read_regular_file(path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -20,10 +20,10 @@ pub fn read_regular_file(path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same for a text.
+/// As [`read_regular_file`], for a text in UTF-8.
 ///
 /// # Errors
-/// See [`read_regular_file`]; and when it is not UTF-8.
+/// As [`read_regular_file`], and when the content is not UTF-8.
 pub(crate) fn read_regular_text(path: &Path, size_max: u64) -> io::Result<String> {
     String::from_utf8(read_regular_file(path, size_max)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))

@@ -1,5 +1,5 @@
-//! The JSON Schema (draft 2020-12) of a configuration, for editors: it completes keys, shows what they mean, and marks
-//! what a node would not read.
+//! The JSON Schema (draft 2020-12) of a configuration. Editors use it to complete keys, show their meanings, and mark
+//! what a node would refuse.
 
 use serde_json::{Map, Value as Json, json};
 use touchline_engine::duration::WHOLE_DIGITS;
@@ -14,22 +14,22 @@ use crate::load::environment::variable;
 use crate::load::secrets::{file_key, may_be_in_file};
 use crate::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS, UnsupportedKey};
 
-/// A part of a duration as text: a number with its unit.
+/// The pattern of one part of a duration: a number with its unit.
 fn duration_part() -> String {
     format!(r"(0*[0-9]{{1,{WHOLE_DIGITS}}}(\.[0-9]*)?|\.[0-9]+)(d|h|m|s|ms|us|µs)")
 }
-/// The name of a namespace, as the rules have it.
+/// The pattern of a namespace's name, as the rules require.
 const NAMESPACE_NAME: &str = r"^[-0-9A-Z_a-z.]{2,}$";
-/// The name of a scope: those that begin with $ are the server's own.
+/// The pattern of a scope's name. Names that begin with $ are reserved for the server.
 const SCOPE_NAME: &str = r"^([^$]|$)";
-/// The name of a key of the server API, or of an issuer.
+/// The pattern of the name of a key of the server API, an issuer, a consumer or an endpoint of events.
 const KEY_NAME: &str = r"^[0-9A-Z_a-z]{2,}$";
-/// The greatest whole number that is one in a file: TOML has no greater one.
+/// The greatest whole number in a file, because TOML has no greater one.
 const GREATEST_INTEGER: u64 = i64::MAX as u64;
 
-/// The schema of a whole configuration. What it accepts has known keys and values of the right kind. Values that do not
-/// go together only `touchline check` finds, and what is in the text of a list, a key or a regular expression. A null
-/// stands for absence everywhere but in a name.
+/// The schema of a whole configuration. It accepts known keys with values of the right kind. Only `touchline check`
+/// finds values that contradict each other, and faults within the text of a list, a key or a regular expression. A null
+/// stands for absence everywhere except in a name.
 pub fn json_schema() -> Json {
     let mut root = table();
     for key in KEYS.iter() {
@@ -39,15 +39,15 @@ pub fn json_schema() -> Json {
         insert(&mut root, unsupported.path, left_out(unsupported));
     }
     insert(&mut root, WITHOUT_NAMESPACE, options(Some(WITHOUT_NAMESPACE)));
-    let meaning = "Namespaces of channels: a name, and options of its channels.";
+    let meaning = "Namespaces of channels, each with a name and the options of its channels.";
     insert(&mut root, NAMESPACES, named(options(None), NAMESPACE_NAME, meaning));
     for (list, keys, pattern, meaning) in [
-        (SCOPES, &SCOPE_OPTIONS, SCOPE_NAME, "Scopes of the registry: a name, and options."),
-        (PROXIES, &PROXY_OPTIONS, NAMESPACE_NAME, "Backends that have a name."),
-        (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of methods: a name, and options."),
-        (EVENTS, &EVENT_OPTIONS, KEY_NAME, "Backends that are told what happens."),
-        (API_KEYS, &API_KEY_OPTIONS, KEY_NAME, "Keys of the server API: a name, and what each may do."),
-        (CONSUMERS, &CONSUMER_OPTIONS, KEY_NAME, "Where commands come from besides requests."),
+        (SCOPES, &SCOPE_OPTIONS, SCOPE_NAME, "Scopes of the registry, each with a name and options."),
+        (PROXIES, &PROXY_OPTIONS, NAMESPACE_NAME, "Backends with a name, for hooks."),
+        (RPC_NAMESPACES, &RPC_OPTIONS, NAMESPACE_NAME, "Namespaces of RPC methods, each with a name and options."),
+        (EVENTS, &EVENT_OPTIONS, KEY_NAME, "Backends that receive lifecycle events."),
+        (API_KEYS, &API_KEY_OPTIONS, KEY_NAME, "Keys of the server API, each with a name and permissions."),
+        (CONSUMERS, &CONSUMER_OPTIONS, KEY_NAME, "Consumers: sources of commands besides requests."),
         (TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of connection tokens."),
         (SUBSCRIPTION_TOKEN_PROVIDERS, &PROVIDER_OPTIONS, KEY_NAME, "Issuers of subscription tokens."),
     ] {
@@ -58,19 +58,19 @@ pub fn json_schema() -> Json {
     let Json::Object(mut fields) = root else { return root };
     // A configuration is a table; the tables within it may be absent.
     fields.insert("type".into(), json!("object"));
-    // Editors look for it at the top.
+    // Editors look for this field at the top.
     fields.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
     fields.insert("title".into(), json!("Touchline's configuration"));
     insert_field(&mut fields, "$schema", json!({}));
     Json::Object(fields)
 }
 
-/// A table without keys; others are refused.
+/// The schema of a table without keys. It refuses keys that are not added later.
 fn table() -> Json {
     json!({ "type": ["object", "null"], "additionalProperties": false, "properties": {} })
 }
 
-/// The options of a channel. `section`: the table that they are in, if it has variables.
+/// The schema of channel options. `section` is the path of their table, if its keys have environment variables.
 fn options(section: Option<&str>) -> Json {
     let mut table = table();
     for key in OPTIONS.iter() {
@@ -83,14 +83,18 @@ fn options(section: Option<&str>) -> Json {
     table
 }
 
-/// A list of tables that have names of this pattern.
+/// The schema of a list of tables whose names match this pattern.
 fn named(mut item: Json, pattern: &str, meaning: &str) -> Json {
-    insert(&mut item, "name", json!({ "type": "string", "pattern": pattern, "description": "Its name." }));
+    insert(
+        &mut item,
+        "name",
+        json!({ "type": "string", "pattern": pattern, "description": "The name of this entry." }),
+    );
     item["required"] = json!(["name"]);
     json!({ "type": ["array", "null"], "items": item, "description": meaning })
 }
 
-/// Puts the schema of a key below a table; makes the tables on the way.
+/// Inserts the schema of a key into a table, and creates the tables on the path.
 fn insert(table: &mut Json, path: &str, schema: Json) {
     let Some(fields) = table.as_object_mut() else { return };
     match path.split_once('.') {
@@ -103,7 +107,8 @@ fn insert(table: &mut Json, path: &str, schema: Json) {
     }
 }
 
-/// Puts the schema of a key below a table; a secret may be in a file too. `path`: its whole path, if it has a variable.
+/// Inserts the schema of a key into a table, and that of its `_file` form if the value may be in a file. `path` is the
+/// whole path of the key, if it has an environment variable.
 fn insert_with_file(table: &mut Json, key: &Key, path: Option<&str>) {
     insert(table, &key.path, value(key, path));
     if may_be_in_file(key) {
@@ -121,7 +126,7 @@ fn insert_field(fields: &mut Map<String, Json>, name: &str, schema: Json) {
     properties[name] = schema;
 }
 
-/// What a key accepts. Text that says a thing is as good as the thing.
+/// The schema of the values that a key accepts. A value written as text is accepted too.
 fn value(key: &Key, path: Option<&str>) -> Json {
     let mut schema = match key.kind {
         ValueKind::Boolean => json!({ "enum": [
@@ -131,7 +136,7 @@ fn value(key: &Key, path: Option<&str>) -> Json {
         ValueKind::Optional(least, most) => number(least, most, Some("")),
         ValueKind::Duration => json!({ "anyOf": [
             { "type": "integer", "minimum": 0, "maximum": GREATEST_INTEGER },
-            // One below zero is left out with a warning.
+            // A negative duration is ignored with a warning.
             { "type": "string", "pattern": duration_pattern("-?") },
             { "type": "null" },
         ] }),
@@ -181,12 +186,12 @@ fn value(key: &Key, path: Option<&str>) -> Json {
     schema
 }
 
-/// The pattern of a text that is a duration, and of what may stand before it.
+/// The pattern of a duration as text, with an optional prefix.
 fn duration_pattern(before: &str) -> String {
     format!("^{before}({}|({})+)$", number_pattern(0, u32::MAX.into()), duration_part())
 }
 
-/// A list of rates.
+/// The schema of a list of rates.
 fn buckets() -> Json {
     let interval = json!({ "anyOf": [
         { "type": "integer", "minimum": 0, "maximum": u32::MAX },
@@ -201,7 +206,7 @@ fn buckets() -> Json {
     json!({ "anyOf": [{ "type": "array", "items": item }, { "type": ["string", "null"] }] })
 }
 
-/// What replaces a list of rates.
+/// The schema of an override of a list of rates.
 fn rate_override() -> Json {
     json!({
         "type": "object",
@@ -210,7 +215,7 @@ fn rate_override() -> Json {
     })
 }
 
-/// A whole number within bounds, as itself or as text. `word`: a text that is accepted beside it.
+/// The schema of a whole number within bounds, as a number or as text. `word` is a text that is accepted too.
 fn number(least: u64, most: u64, word: Option<&str>) -> Json {
     let mut accepted = vec![
         json!({ "type": "integer", "minimum": least, "maximum": most.min(GREATEST_INTEGER) }),
@@ -221,10 +226,10 @@ fn number(least: u64, most: u64, word: Option<&str>) -> Json {
     json!({ "anyOf": accepted })
 }
 
-/// The pattern of a text that says a whole number within bounds; zeros may stand before it, and a plus.
+/// The pattern of a whole number within bounds as text. Leading zeros and a plus sign are allowed.
 fn number_pattern(least: u64, most: u64) -> String {
     let mut parts = Vec::new();
-    // By the number of digits, from those of the least on.
+    // One part for each number of digits, beginning with that of the least number.
     let (mut from, most) = (u128::from(least.max(1)), u128::from(most));
     while from <= most {
         let of_length = 10_u128.pow(from.ilog10() + 1) - 1;
@@ -236,7 +241,7 @@ fn number_pattern(least: u64, most: u64) -> String {
     if least == 0 { format!(r"\+?(0+|{numbers})") } else { format!(r"\+?{numbers}") }
 }
 
-/// The pattern of numbers from one to another with as many digits.
+/// The pattern of the numbers between two numbers with the same number of digits.
 fn digits_pattern(from: &[u8], to: &[u8]) -> String {
     let ([low, lower @ ..], [high, higher @ ..]) = (from, to) else { return String::new() };
     let digit = |digit: u8| char::from(digit);
@@ -265,7 +270,7 @@ fn digits_pattern(from: &[u8], to: &[u8]) -> String {
     format!("({})", parts.join("|"))
 }
 
-/// The default as a file would have it; `None` = it is absent.
+/// The default as a file would contain it. `None` = the key is absent by default.
 fn default(key: &Key) -> Option<Json> {
     match key.kind {
         ValueKind::Boolean | ValueKind::Integer(..) => serde_json::from_str(&key.default).ok(),
@@ -277,7 +282,7 @@ fn default(key: &Key) -> Option<Json> {
     }
 }
 
-/// A claim that becomes a field.
+/// The schema of an entry that copies a claim into a field.
 fn claim_path() -> Json {
     json!({
         "type": "object",
@@ -290,7 +295,7 @@ fn claim_path() -> Json {
     })
 }
 
-/// A refusal by status of HTTP.
+/// The schema of an entry that turns an HTTP status into a refusal.
 fn transform() -> Json {
     let text = json!({ "type": "string", "pattern": "^[\\x00-\\x7F]{0,123}$" });
     let refusal = |least: u64, most: u64, text_name: &str| {
@@ -313,12 +318,13 @@ fn transform() -> Json {
     })
 }
 
-/// A key of Centrifugo that is not supported: crossed out, and only empty or off where the server would refuse it.
+/// The schema of an unsupported key of Centrifugo: deprecated, and restricted to empty or off where the server would
+/// refuse it.
 fn left_out(unsupported: &UnsupportedKey) -> Json {
     let (note, accepted) = match unsupported.disposition {
-        Disposition::Ignored => ("It changes nothing here.".to_owned(), None),
-        Disposition::LeftOut("") => ("Not supported yet, and left out.".to_owned(), None),
-        Disposition::LeftOut(consequence) => (format!("Not supported yet, and left out: {consequence}."), None),
+        Disposition::Ignored => ("It has no effect here.".to_owned(), None),
+        Disposition::LeftOut("") => ("Not supported yet, and ignored.".to_owned(), None),
+        Disposition::LeftOut(consequence) => (format!("Not supported yet, and ignored: {consequence}."), None),
         Disposition::Refused(reason) => {
             let off = json!([{ "enum": ["", "false", false, [], null] }, { "type": "object" }]);
             (format!("Not supported yet, and refused: {reason}."), Some(off))

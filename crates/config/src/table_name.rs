@@ -1,13 +1,13 @@
-//! Names of tables of PostgreSQL, checked so that they can stand in a statement.
+//! Names of PostgreSQL tables, checked so that they are safe in a statement.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a name that PostgreSQL keeps; it cuts a longer one.
+/// Maximum bytes of a name in PostgreSQL, which truncates longer ones.
 const NAME_BYTES: usize = 63;
 
-/// The name of a table, with its schema or without. It reads a text as SQL does without quotes: capital letters are
-/// small ones.
+/// The name of a table, with or without its schema. It reads a text as SQL reads an unquoted name: capital letters
+/// become small ones.
 ///
 /// ```
 /// use touchline_config::TableName;
@@ -44,7 +44,7 @@ impl FromStr for TableName {
 }
 
 impl TableName {
-    /// The name as it can stand in a statement.
+    /// The quoted name, for a statement.
     pub fn quoted(&self) -> String {
         match &self.schema {
             Some(schema) => format!("\"{schema}\".\"{}\"", self.table),
@@ -52,10 +52,10 @@ impl TableName {
         }
     }
 
-    /// The table in the same schema whose name has this behind it.
+    /// The name of the table in the same schema whose name is this one followed by `suffix`.
     ///
     /// # Errors
-    /// When the name becomes too long, or `suffix` can't be in a name.
+    /// When the name becomes too long, or `suffix` is not valid in a name.
     pub fn with_suffix(&self, suffix: &str) -> Result<TableName, BadTableName> {
         Ok(TableName { schema: self.schema.clone(), table: identifier(&format!("{}{suffix}", self.table))? })
     }
@@ -70,10 +70,10 @@ impl fmt::Display for TableName {
     }
 }
 
-/// A name as SQL reads it without quotes.
+/// An unquoted SQL name, in small letters.
 ///
 /// # Errors
-/// When it has anything but letters, digits and `_`, begins with a digit, or is too long.
+/// When the text contains anything but letters, digits and `_`, begins with a digit, or is too long.
 pub(crate) fn identifier(text: &str) -> Result<String, BadTableName> {
     let is_good = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())

@@ -1,27 +1,27 @@
 //! Keys of Centrifugo 6 that this server does not support yet.
 //!
-//! Most are left out with one warning each. A few make the server stricter: without them it would allow more than the
-//! configuration says, so they are refused.
+//! Most are ignored with one warning each. A few make a server stricter. Without them the server would allow more than
+//! the configuration says, so they are refused.
 
 use crate::load::tree::{ConfigNode, ConfigValue};
 
 /// What the server does with an unsupported key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// Left out with a warning; the text says what that changes, empty = it is obvious.
+    /// The key is ignored with a warning. The text says what that changes; empty = the effect is obvious.
     LeftOut(&'static str),
-    /// An error: leaving it out would be unsafe, for this reason.
+    /// The key is an error, because ignoring it would be unsafe for this reason.
     Refused(&'static str),
-    /// Left out in silence: the server behaves the same with every value.
+    /// The key is ignored without a warning: the server behaves the same with every value.
     Ignored,
 }
 
 use Disposition::{Ignored, LeftOut, Refused};
 
-/// A key, or a section with all beneath it.
+/// A key, or a section with all keys below it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnsupportedKey {
-    /// Its dotted path; for channel options, the name alone.
+    /// The dotted path of the key. For channel options it is the name alone.
     pub(crate) path: &'static str,
     /// What the server does with it.
     pub(crate) disposition: Disposition,
@@ -35,20 +35,21 @@ const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
     UnsupportedKey { path, disposition }
 }
 
-/// Where channels of several nodes would meet. Without a cluster [`crate::check::unsafe_omissions`] refuses these.
+/// Keys by which several nodes would share channels. Without a cluster, [`crate::check::unsafe_omissions`] refuses
+/// them.
 const NOT_SHARED: Disposition =
-    LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
+    LeftOut("channels and presence are in the nodes' memory; nodes share them through NATS (`[cluster]`)");
 const BLOCKED: Disposition = Refused(
-    "ignoring it would admit users that it keeps out: ban them by the server API (`block_user` and others), and take \
-     the section out",
+    "without it, users that it excludes could connect: ban them with the server API (`block_user` and others), and \
+     remove the section",
 );
-const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
-const UNSUBSCRIBES: Disposition = LeftOut("`client.command_rate_limit` slows clients down that unsubscribe too often");
+const NOT_ASKED: Disposition = LeftOut("commands that it would allow are refused unless an `allow_…` key allows them");
+const UNSUBSCRIBES: Disposition = LeftOut("`client.command_rate_limit` slows down clients that unsubscribe too often");
 const STREAM_HOOK: Disposition = Refused("the backend would not be asked");
 
-/// Keys and sections by their whole path.
+/// Unsupported keys and sections, by their whole path.
 pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
-    // Editors look there for the schema of the file.
+    // Editors read the schema of the file from this key.
     with("$schema", Ignored),
     left_out("http_server.tls.server_ca_pem"),
     with("http_server.tls.insecure_skip_verify", Ignored),
@@ -83,7 +84,10 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("client.write_delay"),
     with("client.reply_without_queue", Ignored),
     left_out("client.max_messages_in_frame"),
-    with("channel.patterns", LeftOut("channels of patterns are in no namespace, so they are refused")),
+    with(
+        "channel.patterns",
+        LeftOut("a channel that matches only a pattern belongs to no configured namespace, so it is refused"),
+    ),
     left_out("client.channel_position_max_time_lag"),
     left_out("client.insecure_skip_token_signature_verify"),
     left_out("client.subscribe_to_user_personal_channel.single_connection"),
@@ -132,7 +136,7 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("map_brokers"),
     with("controller", NOT_SHARED),
     left_out("shared_poll"),
-    with("grpc_api.error_mode", LeftOut("errors of operations stand in the answer")),
+    with("grpc_api.error_mode", LeftOut("the answer contains the errors of operations")),
     left_out("grpc_api.tls.server_ca_pem"),
     with("grpc_api.tls.insecure_skip_verify", Ignored),
     with("grpc_api.tls.server_name", Ignored),
@@ -150,11 +154,11 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("uni_websocket.join_push_messages", Ignored),
     with("uni_websocket.decompressed_message_size_limit", Ignored),
     with("uni_websocket.disable_closing_handshake", LeftOut("connections end with a close frame")),
-    with("uni_websocket.disable_disconnect_push", LeftOut("a disconnect is told by a push too")),
+    with("uni_websocket.disable_disconnect_push", LeftOut("a disconnect is also sent as a push")),
     left_out("uni_grpc"),
     left_out("swagger"),
     with("debug", LeftOut("the server has no pprof pages")),
-    with("dev", LeftOut("`touchline serve --dev` is something else")),
+    with("dev", LeftOut("`touchline serve --dev` has another purpose")),
     left_out("init"),
     left_out("graphite"),
     with("usage_stats", Ignored),
@@ -174,7 +178,7 @@ pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     with("enable_unreleased_features", Ignored),
 ];
 
-/// Options of channels that we don't act on yet.
+/// Options of entries in lists that the server does not support yet.
 pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
     with("grpc.tls.client_ca_pem", Ignored),
     with("http.tls.client_ca_pem", Ignored),
@@ -214,15 +218,15 @@ pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
     left_out("map_users_presence_channel_prefix"),
 ];
 
-/// The entry that covers this path.
+/// The entry that covers this path. `None` = the table has none.
 pub(crate) fn find(table: &'static [UnsupportedKey], path: &str) -> Option<&'static UnsupportedKey> {
     table.iter().find(|unsupported_key| {
         path.strip_prefix(unsupported_key.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
 }
 
-/// Whether a value changes nothing: it is off, empty or this server's behaviour anyway. A whole default configuration
-/// consists of such values.
+/// Whether ignoring a value changes nothing, because it is off, empty or this server's own behaviour. A default
+/// configuration of Centrifugo consists of such values.
 pub(crate) fn is_default_or_off(node: &ConfigNode) -> bool {
     match &node.value {
         ConfigValue::Boolean(value) => !value,
@@ -243,7 +247,7 @@ pub(crate) fn is_default_or_off(node: &ConfigNode) -> bool {
     }
 }
 
-/// Whether a value is empty or off: all that may be left out where a key makes the server stricter.
+/// Whether a value is empty or off. Only such a value may be ignored where a key makes the server stricter.
 pub(crate) fn is_empty(node: &ConfigNode) -> bool {
     match &node.value {
         ConfigValue::Boolean(value) => !value,
@@ -256,7 +260,7 @@ pub(crate) fn is_empty(node: &ConfigNode) -> bool {
     }
 }
 
-/// The keys of a section, for a warning: names, never values.
+/// The names of the keys in a section, for a warning. It never contains values.
 pub(crate) fn names_within(node: &ConfigNode) -> String {
     match &node.value {
         ConfigValue::Table(table) => {
@@ -270,7 +274,7 @@ pub(crate) fn names_within(node: &ConfigNode) -> String {
     }
 }
 
-/// Whether an entry lies beneath this path.
+/// Whether an unsupported key is below this path.
 pub(crate) fn is_above(path: &str) -> bool {
     UNSUPPORTED
         .iter()

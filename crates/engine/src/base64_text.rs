@@ -1,4 +1,4 @@
-//! Payloads that claims and answers of backends hold as base64.
+//! Payloads that claims and answers of backends contain as base64.
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
@@ -8,8 +8,8 @@ use touchline_protocol::notation::{decode_base64, notation};
 #[derive(Debug)]
 pub struct Base64Payload(pub Box<RawValue>);
 
-/// The notation of bytes that arrived as base64, also where they are JSON: what they must be, the format of a channel
-/// says.
+/// The notation for bytes that arrived as base64, even if they are JSON. The channel's format decides how they are
+/// interpreted.
 #[derive(Debug)]
 pub struct Base64Bytes(pub Box<RawValue>);
 

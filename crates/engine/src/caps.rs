@@ -1,4 +1,5 @@
-//! Capabilities: what a client may do in channels besides what their namespaces allow. They only grant.
+//! Capabilities: what a client may do in channels in addition to what their namespaces allow. They grant and never
+//! forbid.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,30 +11,30 @@ use touchline_protocol::data::nullable;
 use crate::whole_regex::{RegexFault, WholeRegex};
 use crate::wildcard;
 
-/// Entries of one list of capabilities.
+/// The greatest number of entries in one list of capabilities.
 const ENTRIES_MAX: usize = 64;
-/// Patterns of one list of capabilities, over all its entries.
+/// The greatest number of patterns in one list of capabilities, over all its entries.
 const PATTERNS_MAX: usize = 256;
-/// Length of a pattern, bytes.
+/// The greatest length of a pattern, bytes.
 const PATTERN_LEN_MAX: usize = 1_024;
-/// Compiled regular expressions of one list of capabilities, bytes.
+/// The greatest size of the compiled regular expressions of one list of capabilities, bytes.
 const COMPILED_LIST_SIZE_MAX: usize = 256 * 1_024;
-/// Compiled regular expressions of all lists of a node that differ, bytes.
+/// The greatest size of the compiled regular expressions of all different lists on a node, bytes.
 const COMPILED_SIZE_MAX: usize = 256 * 1_024 * 1_024;
-/// As many lists are known before those that nobody has any more are looked for.
+/// The number of known lists from which on unused ones are looked for and removed.
 const KNOWN_MIN: usize = 256;
 
 /// An entry of `caps`, as a token or a backend writes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(default)]
 pub struct CapsEntry {
-    /// Channels, or patterns of channels.
+    /// Channel names, or patterns of channel names.
     #[serde(deserialize_with = "nullable")]
     pub channels: Vec<String>,
-    /// How they are compared: empty or `exact`, `wildcard`, `regex`.
+    /// How `channels` are compared with a channel's name: empty or `exact`, `wildcard`, `regex`.
     #[serde(rename = "match", deserialize_with = "nullable")]
     pub matching: String,
-    /// `sub`, `pub`, `prs`, `hst`.
+    /// What the client may do: `sub`, `pub`, `prs`, `hst`.
     #[serde(deserialize_with = "nullable")]
     pub allow: Vec<String>,
 }
@@ -43,15 +44,15 @@ pub struct CapsEntry {
 pub struct Capability(u8);
 
 impl Capability {
-    /// Nothing.
+    /// The empty set: nothing is allowed.
     pub const NONE: Capability = Capability(0);
-    /// Subscribe.
+    /// The client may subscribe.
     pub const SUBSCRIBE: Capability = Capability(1);
-    /// Publish.
+    /// The client may publish.
     pub const PUBLISH: Capability = Capability(2);
-    /// Ask for presence, and get join and leave events.
+    /// The client may read presence, and receive join and leave events.
     pub const PRESENCE: Capability = Capability(4);
-    /// Read the history, recover and be told the position.
+    /// The client may read the history, recover, and get the channel's position.
     pub const HISTORY: Capability = Capability(8);
 
     /// The set that a list of words names; `None` = one of the words is not known.
@@ -68,23 +69,23 @@ impl Capability {
         })
     }
 
-    /// The words of the set, as a token or a backend writes them.
+    /// The words for the set, as a token or a backend writes them.
     pub(crate) fn words(self) -> Vec<&'static str> {
         let words = [("sub", Self::SUBSCRIBE), ("pub", Self::PUBLISH), ("prs", Self::PRESENCE), ("hst", Self::HISTORY)];
         words.into_iter().filter(|(_, one)| self.has(*one)).map(|(word, _)| word).collect()
     }
 
-    /// The set with all of `other`.
+    /// The union with `other`.
     pub(crate) fn with(self, other: Capability) -> Self {
         Capability(self.0 | other.0)
     }
 
-    /// The set with nothing of `other`.
+    /// This set without the capabilities in `other`.
     pub(crate) fn without(self, other: Capability) -> Self {
         Capability(self.0 & !other.0)
     }
 
-    /// Whether all of `other` is in this set.
+    /// Whether this set contains all of `other`.
     pub fn has(self, other: Capability) -> bool {
         self.0 & other.0 == other.0
     }
@@ -107,25 +108,25 @@ impl Matching {
     }
 }
 
-/// The capabilities of a connection.
+/// The capabilities of a connection, with their patterns compiled.
 #[derive(Debug, Default)]
 pub struct Capabilities {
     patterns: Vec<(Matching, Capability)>,
-    /// What its regular expressions are charged; `None` = it has none.
+    /// The memory charged for the list's regular expressions; `None` = it has none.
     charge: Option<Charge>,
 }
 
 /// Why a list of capabilities cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapsFault {
-    /// It is not valid, or too large: the cause.
+    /// The list is not valid or too large; the text is the cause.
     Invalid(&'static str),
-    /// The node has no room for more compiled regular expressions. Later it may.
+    /// The node has no room for more compiled regular expressions. It may have room later.
     Full,
 }
 
 impl CapsFault {
-    /// The cause, for people.
+    /// The cause, as text for people.
     pub fn cause(self) -> &'static str {
         match self {
             CapsFault::Invalid(cause) => cause,
@@ -134,7 +135,7 @@ impl CapsFault {
     }
 }
 
-/// Bytes that a list takes of the node's; dropped, they are free again.
+/// The bytes that a list takes of the node's limit. Dropping the charge frees them.
 #[derive(Debug)]
 struct Charge {
     charged: Arc<AtomicUsize>,
@@ -142,7 +143,7 @@ struct Charge {
 }
 
 impl Charge {
-    /// Takes bytes; `None` = the node has not so many left.
+    /// Charges some bytes; `None` = the node has fewer left.
     fn take(charged: &Arc<AtomicUsize>, size: usize) -> Option<Self> {
         let more = |taken: usize| taken.checked_add(size).filter(|taken| *taken <= COMPILED_SIZE_MAX);
         charged.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -157,7 +158,7 @@ impl Drop for Charge {
 }
 
 impl Capabilities {
-    /// Reads the entries of a token or of an answer.
+    /// Reads the entries of a token or of a backend's answer.
     ///
     /// # Errors
     /// There are too many entries or patterns, a pattern is too long or not valid, a word is not known, or the regular
@@ -187,7 +188,7 @@ impl Capabilities {
         Ok(Capabilities { patterns, charge: None })
     }
 
-    /// Bytes of its compiled regular expressions.
+    /// The size of the list's compiled regular expressions, bytes.
     fn compiled_size(&self) -> usize {
         let sizes = self.patterns.iter().map(|(pattern, _)| match pattern {
             Matching::Regex(regex) => regex.size(),
@@ -196,24 +197,24 @@ impl Capabilities {
         sizes.sum()
     }
 
-    /// Itself, where it has any pattern.
+    /// Wraps the list in an `Arc`; `None` = it has no pattern.
     fn shared(self) -> Option<Arc<Self>> {
         (!self.patterns.is_empty()).then(|| Arc::new(self))
     }
 
-    /// Whether some entry allows this in a channel. The time is linear in the length of the channel's name and in the
-    /// number of patterns.
+    /// Whether some entry allows `wanted` in a channel. The time is linear in the length of the channel's name and in
+    /// the number of patterns.
     pub fn allow(&self, channel: &str, wanted: Capability) -> bool {
         self.find(channel, wanted).is_some()
     }
 
-    /// The first pattern that allows this in a channel.
+    /// The first pattern that allows `wanted` in a channel.
     fn find(&self, channel: &str, wanted: Capability) -> Option<&Matching> {
         let found = self.patterns.iter().find(|(pattern, allowed)| allowed.has(wanted) && pattern.matches(channel));
         found.map(|(pattern, _)| pattern)
     }
 
-    /// The first pattern that allows this in a channel, for people; `None` = none does.
+    /// The first pattern that allows `wanted` in a channel, as text for people; `None` = no pattern allows it.
     pub(crate) fn described(&self, channel: &str, wanted: Capability) -> Option<String> {
         Some(match self.find(channel, wanted)? {
             Matching::Exact(name) => format!("exact {name}"),
@@ -222,26 +223,26 @@ impl Capabilities {
         })
     }
 
-    /// How many patterns there are.
+    /// The number of patterns in the list.
     pub(crate) fn count(&self) -> usize {
         self.patterns.len()
     }
 }
 
-/// The compiled capabilities of a node's connections. Equal lists with regular expressions are compiled once and share
-/// their memory while some connection has them.
+/// The compiled capabilities of a node's connections. Equal lists with regular expressions are compiled once. They
+/// share their memory while at least one connection uses them.
 #[derive(Debug, Default)]
 pub struct CapsCache {
     known: Mutex<KnownLists>,
-    /// Bytes of the compiled regular expressions of all lists.
+    /// The size of the compiled regular expressions of all lists, bytes.
     charged: Arc<AtomicUsize>,
 }
 
-/// Lists with regular expressions. At least half of them are in use, where they are many.
+/// The lists with regular expressions. If there are many, at least half of them are in use.
 #[derive(Debug, Default)]
 struct KnownLists {
     lists: BTreeMap<Vec<CapsEntry>, Weak<Capabilities>>,
-    /// How many there may be before those that nobody has any more go.
+    /// How many lists there may be before unused ones are removed.
     limit: usize,
 }
 
@@ -256,12 +257,12 @@ impl KnownLists {
 }
 
 impl CapsCache {
-    /// Reads the entries of a token or of an answer; `None` = there are none.
+    /// Reads the entries of a token or of a backend's answer; `None` = there are no patterns.
     ///
     /// # Errors
     /// See [`CapsFault`].
     pub fn read(&self, entries: Vec<CapsEntry>) -> Result<Option<Arc<Capabilities>>, CapsFault> {
-        // A longer list is refused, and is not worth a place.
+        // A longer list is refused, so it need not be cached.
         if entries.len() > ENTRIES_MAX || !entries.iter().any(|entry| entry.matching == "regex") {
             return Capabilities::compile(entries).map(Capabilities::shared);
         }
@@ -279,7 +280,7 @@ impl CapsCache {
     }
 }
 
-/// Compiles a pattern. One of a regular expression matches the whole name, and has at most `room` bytes.
+/// Compiles a pattern. A regular expression matches the whole name, and its compiled form has at most `room` bytes.
 fn compile(matching: &str, pattern: String, room: usize) -> Result<Matching, &'static str> {
     match matching {
         "" | "exact" => Ok(Matching::Exact(pattern.into())),
@@ -288,7 +289,7 @@ fn compile(matching: &str, pattern: String, room: usize) -> Result<Matching, &'s
             RegexFault::Invalid => "a regular expression of caps is not valid",
             RegexFault::TooLarge => "the regular expressions of caps are larger than 256 KiB when compiled",
         }),
-        _ => Err("match of caps is none of exact, wildcard, regex"),
+        _ => Err("match of caps must be exact, wildcard or regex"),
     }
 }
 

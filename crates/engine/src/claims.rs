@@ -1,4 +1,4 @@
-//! The claims of tokens. The server verifies tokens, which needs cryptography; this crate decides what follows from
+//! The claims of tokens. The server verifies tokens, which needs cryptography. This crate decides what follows from
 //! their claims.
 
 use std::collections::BTreeMap;
@@ -15,22 +15,22 @@ use crate::bans::ShownToken;
 use crate::base64_text::Base64Payload;
 use crate::caps::CapsEntry;
 
-/// Labels of a connection.
+/// The greatest number of labels of a connection.
 const LABELS_MAX: usize = 32;
-/// Keys and texts of the labels of a connection, together, bytes.
+/// The greatest size of a connection's label keys and texts together, bytes.
 const LABELS_SIZE_MAX: usize = 4_096;
 
-/// Why a token is not valid.
+/// Why a token is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It was valid until its `exp`: the client should get a new one.
+    /// The token's `exp` has passed: the client should get a new token.
     #[error("token expired")]
     Expired,
-    /// Bad signature, algorithm, audience, issuer, shape, or not valid yet: which of them, in a fixed text for logs.
+    /// Bad signature, algorithm, audience, issuer or shape, or not valid yet. The fixed text says which, for logs.
     #[error("token invalid: {0}")]
     Invalid(&'static str),
-    /// Nobody can tell yet: the key that decides is on its way, or its source fails. Which of them, in a fixed text for
-    /// logs. The same token may be good in a moment.
+    /// The token cannot be verified yet: the key that it needs is being loaded, or its source fails. The fixed text
+    /// says which, for logs. The same token may be accepted in a moment.
     #[error("token not verified: {0}")]
     Unavailable(&'static str),
 }
@@ -54,12 +54,12 @@ pub trait Verifier {
 ///
 /// # Errors
 /// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (permission for one channel must not give
-/// a connection), and for a user or an id of the token that no ban could name.
+/// a connection), and for a user or a token id that no ban could name.
 pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
     let claims = verifier.connection(token, now_s)?;
     let is_for_a_channel = claims.channel.as_ref().is_some_and(|channel| !channel.is_empty());
     if is_for_a_channel {
-        return Err(TokenError::Invalid("a subscription token was shown where a connection token is wanted"));
+        return Err(TokenError::Invalid("a subscription token was sent where a connection token is needed"));
     }
     if !claims.sub.is_empty() && !is_name(&claims.sub) {
         return Err(TokenError::Invalid("sub of the token is too long or has control characters"));
@@ -71,7 +71,7 @@ pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Re
 /// Verifies a subscription token.
 ///
 /// # Errors
-/// See [`TokenError`]. [`TokenError::Invalid`] also for an id of the token that no ban could name.
+/// See [`TokenError`]. [`TokenError::Invalid`] also for a token id that no ban could name.
 pub fn subscription_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<SubscriptionClaims, TokenError> {
     let claims = verifier.subscription(token, now_s)?;
     check_id(claims.jti.as_deref())?;
@@ -89,44 +89,44 @@ fn check_id(jti: Option<&str>) -> Result<(), TokenError> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConnectionClaims {
-    /// The user; empty = anonymous.
+    /// The id of the user; empty = anonymous.
     pub sub: String,
-    /// The channel of a subscription token; empty in a connection token.
+    /// The channel of a subscription token; a connection token must not have one.
     pub channel: Option<String>,
-    /// End of the token, Unix seconds.
+    /// When the token expires, Unix seconds.
     #[serde(deserialize_with = "seconds")]
     pub exp: Option<u64>,
-    /// End of the connection, Unix seconds, if other than `exp`; 0 = never.
+    /// When the connection expires, Unix seconds, if not at `exp`; 0 = never.
     #[serde(deserialize_with = "seconds")]
     pub expire_at: Option<u64>,
-    /// Shown to others as `conn_info`.
+    /// The info that other clients see as `conn_info`.
     pub info: Option<Box<RawValue>>,
-    /// The same in base64.
+    /// The same info in base64.
     pub b64info: Option<Base64Payload>,
-    /// Channels to subscribe the connection to.
+    /// The channels that the connection is subscribed to.
     #[serde(deserialize_with = "null_or")]
     pub channels: Vec<String>,
-    /// The same, with options.
+    /// The channels that the connection is subscribed to, with options.
     #[serde(deserialize_with = "object_map")]
     pub subs: BTreeMap<String, SubscribeOptions>,
-    /// JSON object for hooks.
+    /// The `meta` for hooks, a JSON object.
     pub meta: Option<Box<RawValue>>,
-    /// What the client may do in channels besides what their namespaces allow.
+    /// What the client may do in channels in addition to what their namespaces allow.
     #[serde(deserialize_with = "object_list")]
     pub caps: Vec<CapsEntry>,
-    /// Labels of the connection, for hooks.
+    /// The labels of the connection, for hooks.
     #[serde(deserialize_with = "null_or")]
     pub labels: BTreeMap<String, String>,
-    /// Names to register for the connection.
+    /// The names that are registered for the connection.
     #[serde(deserialize_with = "object_list")]
     pub names: Vec<EntryClaim>,
-    /// Groups to join.
+    /// The groups that the connection joins.
     #[serde(deserialize_with = "object_list")]
     pub groups: Vec<EntryClaim>,
-    /// Names that it may register by itself: patterns, by scope.
+    /// The names that the client may register itself: patterns, by scope.
     #[serde(deserialize_with = "null_or")]
     pub register: BTreeMap<String, Vec<String>>,
-    /// The token's id, by which it can be revoked.
+    /// The id of the token, by which it can be revoked.
     #[serde(deserialize_with = "id")]
     pub jti: Option<String>,
     /// When the token was issued, Unix seconds.
@@ -135,7 +135,7 @@ pub struct ConnectionClaims {
 }
 
 impl ConnectionClaims {
-    /// What bans are judged by.
+    /// The claims that bans are checked against.
     pub fn shown(&self) -> ShownToken<'_> {
         ShownToken { jti: self.jti.as_deref(), iat_s: self.iat }
     }
@@ -145,13 +145,13 @@ impl ConnectionClaims {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EntryClaim {
-    /// The scope.
+    /// The scope of the name or group.
     #[serde(deserialize_with = "nullable")]
     pub scope: String,
-    /// The name, or the group.
+    /// The name or the group.
     #[serde(alias = "group", deserialize_with = "nullable")]
     pub name: String,
-    /// Its metadata.
+    /// The metadata of the name or membership.
     pub meta: Option<Box<RawValue>>,
 }
 
@@ -159,29 +159,29 @@ pub struct EntryClaim {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SubscriptionClaims {
-    /// The user; must be the connection's.
+    /// The id of the user. It must be the user of the connection.
     pub sub: String,
-    /// The channel.
+    /// The channel that the token is for.
     pub channel: String,
-    /// The client id, in tokens made for one connection.
+    /// The client id, in tokens for one connection; empty = any connection of the user.
     pub client: String,
-    /// End of the token, Unix seconds.
+    /// When the token expires, Unix seconds.
     #[serde(deserialize_with = "seconds")]
     pub exp: Option<u64>,
-    /// End of the subscription, Unix seconds, if other than `exp`; 0 = never.
+    /// When the subscription expires, Unix seconds, if not at `exp`; 0 = never.
     #[serde(deserialize_with = "seconds")]
     pub expire_at: Option<u64>,
-    /// Shown to others as `chan_info`.
+    /// The info that other clients see as `chan_info`.
     pub info: Option<Box<RawValue>>,
-    /// The same in base64.
+    /// The same info in base64.
     pub b64info: Option<Base64Payload>,
-    /// Options other than the namespace's.
+    /// Options that differ from those of the namespace.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
-    /// What the client may do in the channel besides what its namespace allows: `pub`, `hst`, `prs`.
+    /// What the client may do in the channel in addition to what its namespace allows: `pub`, `hst`, `prs`.
     #[serde(deserialize_with = "null_or")]
     pub allow: Vec<String>,
-    /// The token's id, by which it can be revoked.
+    /// The id of the token, by which it can be revoked.
     #[serde(deserialize_with = "id")]
     pub jti: Option<String>,
     /// When the token was issued, Unix seconds.
@@ -190,67 +190,67 @@ pub struct SubscriptionClaims {
 }
 
 impl SubscriptionClaims {
-    /// What bans are judged by.
+    /// The claims that bans are checked against.
     pub fn shown(&self) -> ShownToken<'_> {
         ShownToken { jti: self.jti.as_deref(), iat_s: self.iat }
     }
 }
 
-/// Options of one server-side subscription.
+/// The options of one server-side subscription.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SubscribeOptions {
-    /// Shown to others as `chan_info`.
+    /// The info that other clients see as `chan_info`.
     pub info: Option<Box<RawValue>>,
-    /// The same in base64.
+    /// The same info in base64.
     pub b64info: Option<Base64Payload>,
-    /// For the client, in the subscribe result.
+    /// The data that the client gets in the subscribe result.
     pub data: Option<Box<RawValue>>,
-    /// The same in base64.
+    /// The same data in base64.
     pub b64data: Option<Base64Payload>,
-    /// Options other than the namespace's.
+    /// Options that differ from those of the namespace.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
 }
 
 impl SubscribeOptions {
-    /// The info, however it was written.
+    /// The info, in whichever form it was written.
     pub(crate) fn info(&self) -> Option<&RawValue> {
         self.info.as_deref().or(self.b64info.as_ref().map(|packed| &*packed.0))
     }
 
-    /// The data for the client, however it was written.
+    /// The data for the client, in whichever form it was written.
     pub(crate) fn data(&self) -> Option<&RawValue> {
         self.data.as_deref().or(self.b64data.as_ref().map(|packed| &*packed.0))
     }
 }
 
-/// Options of one subscription that differ from its namespace's.
+/// Options of one subscription that differ from those of its namespace.
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Overrides {
-    /// Take part in presence.
+    /// Whether the client takes part in presence.
     #[serde(deserialize_with = "object")]
     pub presence: Option<BoolValue>,
-    /// Other subscribers get join and leave events about the client.
+    /// Whether other subscribers get join and leave events for the client.
     #[serde(deserialize_with = "object")]
     pub join_leave: Option<BoolValue>,
-    /// The client gets join and leave events about others.
+    /// Whether the client gets join and leave events for others.
     #[serde(deserialize_with = "object")]
     pub force_push_join_leave: Option<BoolValue>,
-    /// The subscription has a position.
+    /// Whether the subscription has a position.
     #[serde(deserialize_with = "object")]
     pub force_positioning: Option<BoolValue>,
-    /// The subscription can be recovered.
+    /// Whether the subscription can be recovered.
     #[serde(deserialize_with = "object")]
     pub force_recovery: Option<BoolValue>,
 }
 
-/// `{"value": true}`, as the server API writes an option that may be absent.
+/// A boolean option that may be absent; the server API writes it as `{"value": true}`.
 #[derive(Debug, Default, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BoolValue {
-    /// The value.
+    /// The value of the option.
     #[serde(deserialize_with = "nullable")]
     #[schemars(with = "Option<bool>")]
     pub value: bool,
@@ -259,7 +259,7 @@ pub struct BoolValue {
 /// Labels of a connection as a JSON object; `None` = there are none.
 ///
 /// # Errors
-/// A fixed text: they are too many or too long, or have control characters.
+/// A fixed text: there are too many labels, they are too long, or they have control characters.
 pub(crate) fn labels_of(labels: &BTreeMap<String, String>) -> Result<Option<Bytes>, &'static str> {
     if labels.is_empty() {
         return Ok(None);
@@ -269,12 +269,12 @@ pub(crate) fn labels_of(labels: &BTreeMap<String, String>) -> Result<Option<Byte
     }
     let size: usize = labels.iter().map(|(key, text)| key.len() + text.len()).sum();
     if labels.len() > LABELS_MAX || size > LABELS_SIZE_MAX {
-        return Err("labels are more than 32, or longer than 4,096 bytes");
+        return Err("there are more than 32 labels, or they are longer than 4,096 bytes");
     }
     serde_json::to_vec(labels).map(|json| Some(json.into())).map_err(|_| "labels cannot be written as JSON")
 }
 
-/// When a connection or subscription ends: `expire_at` if given (0 = never), else `exp`.
+/// When a connection or subscription expires: `expire_at` if it is given (0 = never), otherwise `exp`.
 pub fn expiry(exp: Option<u64>, expire_at: Option<u64>) -> Option<u64> {
     match expire_at {
         Some(0) => None,
@@ -283,20 +283,20 @@ pub fn expiry(exp: Option<u64>, expire_at: Option<u64>) -> Option<u64> {
     }
 }
 
-/// A value, or `null`, which says no more than its absence.
+/// Reads a value or `null`, which counts as absent.
 fn null_or<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Seconds as a whole or a decimal number: some libraries write `exp` with a fraction.
+/// Reads seconds as a whole or a decimal number, because some libraries write `exp` with a fraction.
 fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let number = Option::<f64>::deserialize(deserializer)?;
-    // The cast saturates at the end of the range. Zero alone has a meaning of its own: what is no whole second, or
+    // The cast saturates at the end of the range. Only zero has a special meaning: a fraction of a second, or a time
     // before 1970, has passed.
     Ok(number.map(|seconds| if seconds == 0.0 { 0 } else { (seconds as u64).max(1) }))
 }
 
-/// A claim that only bans look at: one that has another type than it should refuses no token.
+/// A claim that only bans use. If it has the wrong type, the token is accepted nevertheless.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LooseClaim {
@@ -305,7 +305,7 @@ enum LooseClaim {
     Other(IgnoredAny),
 }
 
-/// The id of a token. A number counts as its decimal text.
+/// Reads the id of a token. A number counts as its decimal text.
 fn id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match LooseClaim::deserialize(deserializer)? {
         LooseClaim::Text(text) => Some(text),
@@ -314,7 +314,7 @@ fn id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String
     })
 }
 
-/// When a token was issued; what is no number counts as absent.
+/// Reads when a token was issued. A value that is not a number counts as absent.
 fn issued<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(match LooseClaim::deserialize(deserializer)? {
         // The cast saturates.

@@ -1,21 +1,22 @@
-//! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them; a bare number is
+//! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them. A bare number means
 //! seconds.
 //!
-//! By hand: `humantime` and `jiff` also read what Go does not (`1 hour`), and do not read a bare number.
+//! It is written by hand because `humantime` and `jiff` also read what Go does not (`1 hour`), and do not read a bare
+//! number.
 
 use std::time::Duration;
 
-/// Digits that a number may have before its point, zeros at its beginning apart: as days, the greatest of them still
-/// fits into a [`Duration`].
+/// The greatest number of digits that a number may have before its point, without leading zeros. The greatest such
+/// number of days still fits into a [`Duration`].
 pub const WHOLE_DIGITS: usize = 14;
 
-/// Whole milliseconds; `u64::MAX` if they do not fit. Add it to a time with `saturating_add`.
+/// Whole milliseconds of a duration; `u64::MAX` if they do not fit. Add them to a time with `saturating_add`.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Parses a sequence of decimal numbers with units (`d h m s ms us`), or a bare number of seconds. None = the text is
-/// neither, or a number of it has more than [`WHOLE_DIGITS`]. A sum that is too great is [`Duration::MAX`].
+/// Parses a sequence of decimal numbers with units (`d h m s ms us`), or a bare number of seconds. `None` = the text is
+/// neither, or a number in it has more than [`WHOLE_DIGITS`] digits. A sum that is too large becomes [`Duration::MAX`].
 pub fn parse(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
@@ -47,7 +48,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-/// Writes a duration by the largest unit that it is a whole number of, more than one of it.
+/// Writes a duration in the largest unit of which it is a whole number greater than one.
 pub fn show(duration: Duration) -> String {
     let micros = duration.as_micros();
     let units = [(3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];

@@ -4,15 +4,15 @@ use serde::de::value::Error as NoValue;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// The names of the fields of a struct that serde can read; empty = it reads something else.
+/// The names of the fields of a struct that serde can read; empty = the type is not a struct.
 pub fn field_names<T: Deserialize<'static>>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
-    // The deserializer has no value, so reading always fails; the names are told before.
+    // The deserializer has no value, so reading always fails. But it gets the names of the fields before that.
     let _ = T::deserialize(FieldNames(&mut names));
     names
 }
 
-/// A deserializer that notes which fields are asked for.
+/// A deserializer that records which fields are requested.
 struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for FieldNames<'_> {

@@ -1,15 +1,15 @@
-//! Regular expressions with the meaning that they have in Centrifugo, whose expressions are Go's: an expression that
-//! matches more here would permit channels that it was written to exclude.
+//! Regular expressions with the meaning that they have in Centrifugo, which uses Go's. An expression that matched more
+//! here would permit channels that it was written to exclude.
 
 use std::ops::Range;
 
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{AssertionKind, Ast, ClassPerl, ClassPerlKind, ClassSetItem, Span, Visitor, visit};
 
-/// Writes an expression of Go so that it means the same here. Whether it can be compiled is not checked.
+/// Rewrites a Go expression so that it means the same here. Whether it compiles is not checked.
 ///
 /// # Errors
-/// The fault, for people: it is not valid, or has a meaning in Go that is not supported here.
+/// The fault, as text for people: it is not valid, or has a meaning in Go that is not supported here.
 pub(crate) fn of_go(text: &str) -> Result<String, String> {
     let ast = Parser::new().parse(text).map_err(|error| error.to_string())?;
     let changes = visit(&ast, Rewrites::default()).map_err(|reason| format!("regex parse error:\nerror: {reason}"))?;
@@ -23,7 +23,7 @@ pub(crate) fn of_go(text: &str) -> Result<String, String> {
     Ok(written)
 }
 
-/// The parts that Go's syntax writes in another way, in the order of the text.
+/// The parts of an expression that must be written differently here, in the order of the text.
 #[derive(Default)]
 struct Rewrites(Vec<(Range<usize>, &'static str)>);
 
@@ -32,7 +32,7 @@ impl Rewrites {
         self.0.push((span.start.offset..span.end.offset, replacement));
     }
 
-    /// `\d`, `\s` and `\w` match ASCII only. The lists are valid on their own and inside another list.
+    /// In Go, `\d`, `\s` and `\w` match ASCII only. The lists are valid on their own and inside another list.
     fn change_class(&mut self, class: &ClassPerl) {
         let replacement = match (&class.kind, class.negated) {
             (ClassPerlKind::Digit, false) => "[0-9]",

@@ -10,14 +10,15 @@ use touchline_registry::FoldState;
 
 /// How long a key is remembered, milliseconds.
 const KEEP_MS: u64 = IDEMPOTENCY_KEY_TTL_MS;
-/// Keys remembered at once by one home; beyond it the oldest is forgotten.
+/// The greatest number of keys that one home remembers. Beyond it the oldest key is forgotten.
 const KEYS_MAX: usize = 100_000;
-/// Bytes of keys remembered at once by one home, with the cost of their entries; beyond them the oldest is forgotten.
+/// The greatest size of keys that one home remembers, with their entries, bytes. Beyond it the oldest key is forgotten.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The cost of an entry besides its key, bytes: its entries in the table and in the order, and two allocations.
+/// The memory of an entry in addition to its key, bytes: its entries in the table and in the order, and two
+/// allocations.
 const ENTRY: usize = 160;
 
-/// A key of a channel, kept once for the table and the order.
+/// A key together with its channel, stored once for the table and the order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Keyed {
     channel: ChannelName,
@@ -30,7 +31,7 @@ impl Keyed {
     }
 }
 
-/// A key to look up a [`Keyed`] with the same hash, without an allocation.
+/// A borrowed key with the same hash as [`Keyed`], to look it up without an allocation.
 #[derive(Hash)]
 struct KeyRef<'a> {
     channel: &'a str,
@@ -62,7 +63,7 @@ impl Idempotency {
         self.results.get(&KeyRef { channel, key }).copied()
     }
 
-    /// Remembers a result.
+    /// Remembers the result of a keyed publish.
     pub(crate) fn put(&mut self, channel: &ChannelName, key: Box<str>, result: Option<StreamPosition>, now_ms: u64) {
         let keyed = Arc::new(Keyed { channel: channel.clone(), key });
         self.bytes += keyed.size();
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn neither_a_channel_nor_a_key_alone_is_enough() {
-        // So many that some collide in the table.
+        // There are so many keys that some collide in the table.
         let mut keys = Idempotency::new(HashSeed::repeatable(7).fold());
         for n in 0..5_000 {
             keys.put(&format!("channel {n}").into(), "key".into(), None, 0);

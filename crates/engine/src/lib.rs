@@ -1,15 +1,16 @@
-//! Channels and sessions: order, history, recovery, presence, permissions. The directory of a node is here too: names,
-//! groups, calls and inboxes of clients.
+//! Channels and sessions: order, history, recovery, presence, permissions. The crate also contains a node's directory:
+//! names, groups, calls and inboxes of clients.
 //!
-//! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and seeds come in, values come
-//! out; so tests and fuzzers can drive whole sessions without a network.
+//! The crate is pure: no runtime, no clock, no randomness, no sockets. The caller passes `now_ms` (Unix milliseconds)
+//! and seeds as arguments, and gets values back. So tests and fuzzers can drive whole sessions without a network.
 //!
 //! - [`Channels`] owns the channels whose home is one shard: their order, history, presence.
 //! - [`Hub`] knows which connections of one shard are subscribed to which channel.
 //! - [`Session`] is the protocol state of one client: commands and replies in, messages and requests out.
 //!
-//! It is not a server: a shard of `touchline-server` passes the time, the commands and the answers in, and carries out
-//! what was decided. It is not a database: the logs of replicated channels are kept by the cluster or the store.
+//! The crate is not a server. A shard of `touchline-server` passes in the time, the commands and the responses, and
+//! carries out the decisions. The crate is not a database either: the cluster or the store keeps the logs of replicated
+//! channels.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,20 +44,20 @@
 //!
 //! # Where to begin
 //!
-//! 1. `request/channel_request.rs`: what a session or the server API asks of the home of a channel.
-//! 2. `channels/mod.rs`: how a home answers, with a diagram; `channels/sync.rs` is the table of its states.
-//! 3. `session/mod.rs`: one client; `session/commands.rs` is where its messages come in.
+//! 1. `request/channel_request.rs`: the requests that a session or the server API sends to the home of a channel.
+//! 2. `channels/mod.rs`: how a home answers, with a diagram. `channels/sync.rs` is the table of its states.
+//! 3. `session/mod.rs`: one client. `session/commands.rs` receives its messages.
 //! 4. `directory/mod.rs`: names, groups, presence and calls, on top of `touchline-registry`.
 //!
 //! # What never happens
 //!
 //! - Nothing here reads a clock, opens a socket or a file, waits, or starts a thread.
-//! - No session carries anything out: it decides, and its shard reads the [`Effects`].
-//! - No publication of a log is delivered twice, or before an earlier one, to a subscriber that was not told to
-//!   subscribe anew in between.
+//! - No session carries out an action itself: it decides, and its shard carries out the [`Effects`].
+//! - No subscriber receives a publication of a log twice, or before an earlier one, unless it was asked to subscribe
+//!   again in between.
 //! - No permission of a namespace is on by default.
 
-// First: its macros are for the modules below.
+// This module comes first: the modules below use its macros.
 #[macro_use]
 pub mod setting;
 

@@ -1,9 +1,9 @@
-//! A hash that all nodes have in common, whatever their versions: FNV-1a (RFC 9923), with the finish of SplitMix64
-//! (Steele, Lea, Flood 2014) so that all of its bits differ.
+//! A hash that is the same on all nodes, whatever their versions: FNV-1a (RFC 9923). It ends with the finish of
+//! SplitMix64 (Steele, Lea, Flood 2014) so that all of its bits differ.
 
 use std::hash::{Hash, Hasher};
 
-/// The state of the hash.
+/// The current value of the hash.
 struct StableHasher(u64);
 
 impl Hasher for StableHasher {
@@ -20,7 +20,7 @@ impl Hasher for StableHasher {
     }
 }
 
-/// The hash of a value. Who can choose the value can choose the hash: nothing is found by it.
+/// The hash of a value. A client that chooses the value can choose the hash, so it is never the key of a hash table.
 pub fn stable_hash(value: &impl Hash) -> u64 {
     let mut hasher = StableHasher(0xcbf2_9ce4_8422_2325);
     value.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! The settings of tokens: keys, issuers, audiences, and what of a token's claims is the user. Names and defaults are
-//! those of Centrifugo 6 where it has them.
+//! The settings of tokens: keys, issuers, audiences, and which claim contains the user. Names and defaults are those of
+//! Centrifugo 6 where it has them.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -8,51 +8,55 @@ use crate::hook::ClientTlsSettings;
 use crate::setting::{Filled, Key, Misfit, SettingValue, SettingsTable, ValueKind, WrittenValue, described, fill};
 
 settings! {
-    /// How JSON Web Tokens are verified: by keys that are written here, by those of one endpoint, or by those of
-    /// several issuers. A token is valid if a key verifies it by one of that key's own algorithms.
+    /// How JSON Web Tokens are verified: with keys written here, with the keys of one endpoint, or with those of
+    /// several issuers. A token is valid if a key verifies it with one of that key's own algorithms.
     pub struct TokenSettings {
-        /// Secret of tokens signed with HS256, HS384 or HS512. It is used as text.
+        /// Secret for tokens signed with HS256, HS384 or HS512. It is used as text.
         key hmac_secret_key: String = "", ValueKind::Secret;
-        /// The secret before `hmac_secret_key`: tokens that are signed with it are good too.
+        /// The previous value of `hmac_secret_key`. Tokens signed with it are accepted too.
         key hmac_previous_secret_key: String = "", ValueKind::Secret;
-        /// Until when `hmac_previous_secret_key` counts, Unix seconds; 0 is for ever.
+        /// Until when `hmac_previous_secret_key` is accepted, Unix seconds; 0 = for ever.
         key hmac_previous_secret_key_valid_until: u64 = 0;
-        /// Public key of tokens signed with RS256, RS384, RS512, PS256, PS384 or PS512: PEM, base64 of it, or the path
+        /// Public key for tokens signed with RS256, RS384, RS512, PS256, PS384 or PS512: PEM, base64 of it, or the path
         /// of a file.
         key rsa_public_key: String = "", ValueKind::Pem;
-        /// Public key of tokens signed with ES256, ES384 or ES512, by its curve; written as `rsa_public_key`.
+        /// Public key for tokens signed with ES256, ES384 or ES512, depending on its curve; written as
+        /// `rsa_public_key`.
         key ecdsa_public_key: String = "", ValueKind::Pem;
-        /// Public key of tokens signed with EdDSA (Ed25519); written as `rsa_public_key`.
+        /// Public key for tokens signed with EdDSA (Ed25519); written as `rsa_public_key`.
         own eddsa_public_key: String = "", ValueKind::Pem;
-        /// Address of a JSON Web Key Set, `https://…`, whose keys verify tokens by their `kid`. Then keys that are
-        /// written in this section do not count. `{{name}}` stands for the group of this name in `issuer_regex` or
+        /// Address of a JSON Web Key Set, `https://…`, whose keys verify tokens by their `kid`. If it is set, the keys
+        /// written in this section are ignored. `{{name}}` stands for the group with this name in `issuer_regex` or
         /// `audience_regex`.
         key jwks_public_endpoint: String = "";
-        /// `jwks_public_endpoint` may be `http://` on another machine too: who is on the way to it can forge tokens.
+        /// Allows an `http://` address of another machine in `jwks_public_endpoint`. An attacker on the network path
+        /// can then forge tokens.
         key insecure_skip_jwks_endpoint_safety_check: bool = false;
-        /// Several issuers.
+        /// Several issuers of tokens, each with its own keys.
         section jwks: TokenJwksSettings = TokenJwksSettings::default();
-        /// If set, the `aud` claim must contain it.
+        /// If set, the `aud` claim must contain this audience.
         key audience: String = "";
-        /// If set, the whole of an audience in the `aud` claim must match it. Not beside `audience`.
+        /// If set, one audience in the `aud` claim must match this expression as a whole. Cannot be combined with
+        /// `audience`.
         key audience_regex: Option<Regex> = None;
-        /// If set, the `iss` claim must equal it.
+        /// If set, the `iss` claim must equal this issuer.
         key issuer: String = "";
-        /// If set, the whole `iss` claim must match it. Not beside `issuer`.
+        /// If set, the whole `iss` claim must match this expression. Cannot be combined with `issuer`.
         key issuer_regex: Option<Regex> = None;
-        /// The claim that is the user, instead of `sub`; a number becomes text. A token without it is refused.
+        /// The claim that contains the user, instead of `sub`. A number becomes text. A token without this claim is
+        /// refused.
         key user_id_claim: String = "";
-        /// Claims that become fields of `meta`: a list of tables with `key`, the field, and `value`, the path of the
-        /// claim with dots. Claims that a token lacks are passed over.
+        /// Claims that become fields of `meta`: a list of tables with `key`, the field, and `value`, the dotted path of
+        /// the claim. Claims that a token does not have are skipped.
         key meta_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
-        /// Claims that become labels of the connection, over the `labels` of the token; written as `meta_from_claim`.
-        /// What is no text becomes its JSON.
+        /// Claims that become labels of the connection, in addition to the token's `labels`; written as
+        /// `meta_from_claim`. A value that is not text becomes its JSON.
         key labels_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
     }
 }
 
 impl TokenSettings {
-    /// Whether some key verifies tokens.
+    /// Whether there is any key that verifies tokens.
     pub fn has_keys(&self) -> bool {
         self.jwks.enabled || !self.jwks_public_endpoint.is_empty() || self.has_written_keys()
     }
@@ -69,61 +73,67 @@ impl TokenSettings {
 settings! {
     /// Several issuers of tokens.
     pub struct TokenJwksSettings {
-        /// Tokens are verified by the keys of `providers`, and by nothing else of the section around this one.
+        /// Tokens are verified only with the keys of `providers`. Keys for tokens that are written in the section of
+        /// tokens itself are ignored with a warning. The node does not start if that section sets
+        /// `jwks_public_endpoint`, or a key for the audience, the issuer or the claims: set these for each provider.
         key enabled: bool = false;
-        /// The issuers.
+        /// The configured issuers.
         plain providers: Vec<TokenProvider> = Vec::new();
     }
 }
 
-/// An issuer that has a name.
+/// An issuer with a name.
 #[derive(Debug, Clone, Default)]
 pub struct TokenProvider {
-    /// Its name.
+    /// The name of the issuer.
     pub name: String,
-    /// What is known of it.
+    /// The keys and claims of the issuer.
     pub options: ProviderOptions,
 }
 
 settings! {
-    /// An issuer of tokens. A token is of the issuer that its `iss` and `aud` name, else of that which its `iss` names
-    /// and which has no audience.
+    /// An issuer of tokens. A token belongs to the issuer whose `issuer` and `audience` match its `iss` and `aud`;
+    /// otherwise to the issuer that matches its `iss` and has no audience.
     pub struct ProviderOptions {
-        /// The issuer counts.
+        /// This issuer is used.
         key enabled: bool = false;
-        /// Address of its JSON Web Key Set, `https://…`. Empty: a key that is written here verifies its tokens.
+        /// Address of the issuer's JSON Web Key Set, `https://…`. Empty: a key that is written in this section verifies
+        /// the issuer's tokens.
         key endpoint: String = "";
-        /// `endpoint` may be `http://` on another machine too: who is on the way to it can forge tokens.
+        /// Allows an `http://` address of another machine in `endpoint`. An attacker on the network path can then forge
+        /// tokens.
         own insecure_skip_jwks_endpoint_safety_check: bool = false;
         /// TLS to `endpoint`.
         section tls: ClientTlsSettings = ClientTlsSettings::default();
-        /// Secret of its tokens, as `client.token.hmac_secret_key`.
+        /// Secret for the issuer's tokens, written as `client.token.hmac_secret_key`.
         own hmac_secret_key: String = "", ValueKind::Secret;
-        /// Its public key of RSA, as `client.token.rsa_public_key`.
+        /// RSA public key of the issuer, written as `client.token.rsa_public_key`.
         own rsa_public_key: String = "", ValueKind::Pem;
-        /// Its public key of an elliptic curve, as `client.token.ecdsa_public_key`.
+        /// Elliptic-curve public key of the issuer, written as `client.token.ecdsa_public_key`.
         own ecdsa_public_key: String = "", ValueKind::Pem;
-        /// Its public key of Ed25519, as `client.token.eddsa_public_key`.
+        /// Ed25519 public key of the issuer, written as `client.token.eddsa_public_key`.
         own eddsa_public_key: String = "", ValueKind::Pem;
-        /// The `iss` claim of its tokens.
+        /// The `iss` claim of the issuer's tokens.
         key issuer: String = "";
-        /// What the whole `iss` claim of its tokens must match. Not beside `issuer`.
+        /// A regular expression. The whole `iss` claim must match it. Cannot be combined with `issuer`.
         own issuer_regex: Option<Regex> = None;
-        /// What the `aud` claim of its tokens must contain.
+        /// An audience that the `aud` claim must contain.
         key audience: String = "";
-        /// What the whole of an audience in the `aud` claim must match. Not beside `audience`.
+        /// A regular expression. One audience in the `aud` claim must match it as a whole. Cannot be combined with
+        /// `audience`.
         own audience_regex: Option<Regex> = None;
-        /// The claim that is the user, as `client.token.user_id_claim`.
+        /// The claim that contains the user, as `client.token.user_id_claim`.
         own user_id_claim: String = "";
-        /// Claims that become fields of `meta`, as `client.token.meta_from_claim`, which does not count here.
+        /// Claims that become fields of `meta`, written as `client.token.meta_from_claim`, which is ignored for this
+        /// issuer.
         key meta_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
-        /// Claims that become labels, as `client.token.labels_from_claim`, which does not count here.
+        /// Claims that become labels, written as `client.token.labels_from_claim`, which is ignored for this issuer.
         key labels_from_claim: ClaimPaths = (), ValueKind::ClaimPaths;
     }
 }
 
 impl ProviderOptions {
-    /// The same in the shape of the settings of one issuer.
+    /// The same options in the form of the settings of one issuer.
     pub fn token(&self) -> TokenSettings {
         TokenSettings {
             hmac_secret_key: self.hmac_secret_key.clone(),
@@ -144,17 +154,17 @@ impl ProviderOptions {
     }
 }
 
-/// Settings of their own for subscription tokens: all of those of connection tokens.
+/// Separate settings for subscription tokens, with the same keys as those for connection tokens.
 #[derive(Debug, Clone, Default)]
 pub struct SubscriptionTokenSettings {
-    /// Subscription tokens are verified by `token`, and by nothing of the connection tokens' settings.
+    /// Verify subscription tokens with `token` only; the settings of connection tokens are ignored.
     pub enabled: bool,
-    /// How they are verified.
+    /// How subscription tokens are verified.
     pub token: TokenSettings,
 }
 
-const OWN_SECTION: &str = "Subscription tokens are verified by the keys of this section, and by nothing of \
-                           `client.token`.";
+const OWN_SECTION: &str = "Subscription tokens are verified with the keys of this section only; `client.token` is \
+                           ignored.";
 
 impl SettingsTable for SubscriptionTokenSettings {
     fn visit(&self, visit: &mut dyn FnMut(Key)) {
@@ -174,13 +184,13 @@ impl SettingsTable for SubscriptionTokenSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimPath {
-    /// The field: letters, digits and `_`, no digit first.
+    /// The field: letters, digits and `_`, not beginning with a digit.
     pub key: String,
-    /// The path of the claim, with dots.
+    /// The dotted path of the claim.
     pub value: String,
 }
 
-/// Claims that become fields, in the order in which they are written; of two for one field the later one counts.
+/// Claims that become fields, in the order in which they are written. If two set the same field, the later one counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimPaths(pub Vec<ClaimPath>);
 
@@ -211,7 +221,7 @@ impl SettingValue for ClaimPaths {
         ClaimPaths::default()
     }
 
-    /// Text is a JSON list.
+    /// A text value is parsed as a JSON list.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
         let all = match written {
             WrittenValue::Text("") => Vec::new(),

@@ -1,4 +1,4 @@
-//! Events that clients report about themselves, and how many each connection may report in a second.
+//! Events that clients report about themselves, and how many of them each connection may report in a second.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::{Error, data};
 
-/// Longest name of an event, bytes.
+/// The greatest length of an event's name, bytes.
 const NAME_MAX: usize = 64;
 
 /// The limits of what clients may report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrackLimits {
-    /// Events of one connection within a second; 0 = none.
+    /// The greatest number of events of one connection within a second; 0 = clients may not report events.
     pub rate: u32,
-    /// Largest properties, bytes of JSON.
+    /// The greatest size of an event's properties, bytes of JSON.
     pub props_max: usize,
 }
 
 /// An event that a client has reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracked {
-    /// The event's name.
+    /// The name of the event.
     pub name: Box<str>,
-    /// The user; empty = anonymous.
+    /// The user of the client that reported it; empty = anonymous.
     pub user: Box<str>,
-    /// A JSON object.
+    /// The properties of the event, a JSON object.
     pub props: Bytes,
 }
 
@@ -34,7 +34,7 @@ pub struct Tracked {
 #[derive(Debug, Default)]
 pub struct Tracker {
     second: u64,
-    /// Events of the current second, by slot.
+    /// The number of events in the current second, by the connection's slot.
     counts: BTreeMap<u32, u32>,
     taken: Vec<Tracked>,
 }
@@ -47,7 +47,7 @@ struct TrackParams<'a> {
 }
 
 impl Tracker {
-    /// Adds a report of the client in a slot.
+    /// Adds a report of the client in `slot`.
     ///
     /// # Errors
     /// 107 if it is malformed or too large, 108 if reports are off, 111 if the client reports too much.
@@ -84,7 +84,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Takes the reports since the last call.
+    /// Removes and returns the reports since the last call.
     pub fn drain(&mut self) -> std::vec::Drain<'_, Tracked> {
         self.taken.drain(..)
     }
@@ -146,7 +146,7 @@ mod tests {
         }
         let mut track = |now_ms| tracker.track(1, "", r#"{"event":"a"}"#, LIMITS, now_ms);
         assert_eq!([track(0), track(0), track(0)], [Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
-        // A clock that goes back begins another second as well.
+        // A clock that is set back also begins another second.
         assert_eq!(
             [track(5_000), track(4_999), track(4_999), track(4_999)],
             [Ok(()), Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]

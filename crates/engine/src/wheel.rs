@@ -1,14 +1,14 @@
 //! A coarse timing wheel: many deadlines, few ticks. Keys are never cancelled; a key that is due too early is booked
 //! again.
 //!
-//! By hand: `tokio_util::time::DelayQueue` reads a clock and needs its runtime; here the time is an argument, and
-//! a key takes four bytes.
+//! It is written by hand because `tokio_util::time::DelayQueue` reads a clock and needs its runtime. Here the time is
+//! an argument, and a key takes four bytes.
 
 /// Deadlines of one shard, in ticks of fixed length.
 #[derive(Debug)]
 pub struct Wheel {
     tick_ms: u64,
-    /// The tick that was handled last.
+    /// The last tick that was handled.
     handled: u64,
     buckets: Vec<Vec<u32>>,
 }
@@ -30,7 +30,7 @@ impl Wheel {
         tick * self.tick_ms
     }
 
-    /// Whether a tick has passed that was not handled.
+    /// Whether a tick has passed that has not been handled.
     pub fn is_behind(&self, now_ms: u64) -> bool {
         now_ms / self.tick_ms > self.handled
     }
@@ -38,7 +38,7 @@ impl Wheel {
     /// Handles the ticks that have passed: adds each booked key to `due`, with the time for which it was booked.
     pub fn advance(&mut self, now_ms: u64, due: &mut Vec<(u32, u64)>) {
         let now = now_ms / self.tick_ms;
-        // After a long pause every bucket is due once.
+        // After a long pause each bucket is handled only once.
         let last = now.min(self.handled + self.buckets.len() as u64);
         while self.handled < last {
             self.handled += 1;
@@ -98,7 +98,7 @@ mod tests {
         let mut wheel = Wheel::new(100, 4, 1_050);
         let (mut due, mut now_ms) = (Vec::new(), 1_050);
         for key in 0..10u32 {
-            // The next tick at the earliest, the last but one of a turn at the latest.
+            // The next tick at the earliest, the last tick but one of a full turn at the latest.
             let tick_ms = now_ms / 100 * 100;
             let booked = [0, 100, 101, 200, 300, 301].map(|ahead| wheel.book(key, tick_ms + ahead) - tick_ms);
             assert_eq!(booked, [100, 100, 200, 200, 300, 300]);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(std::mem::take(&mut due), [(1, 100), (2, 300)]);
         assert!(!wheel.is_behind(100_099) && wheel.is_behind(100_100));
         assert_eq!(wheel.book(3, 0), 100_100);
-        // After a clock goes back no key is due twice.
+        // If a clock is set back, no key is due twice.
         wheel.advance(0, &mut due);
         assert!(due.is_empty() && !wheel.is_behind(100_099));
         wheel.advance(100_100, &mut due);

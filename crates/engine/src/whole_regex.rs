@@ -1,8 +1,8 @@
 //! A regular expression that matches whole texts, in little memory.
 //!
-//! The expression is parsed by itself, and what makes it match a whole text is added to the parsed form: nothing that
-//! an expression is written with reaches beyond it. It runs as a set of states (a Pike machine), so that it holds its
-//! program and nothing else, and its time is linear in the text.
+//! The expression is parsed by itself, and the anchors that make it match a whole text are added to the parsed form. So
+//! no syntax in the expression can change the anchors. The expression runs as a set of states (a Pike machine): it
+//! holds nothing but its program, and its time is linear in the text.
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::nfa::thompson::{Compiler, Config, WhichCaptures};
@@ -11,7 +11,7 @@ use regex_syntax::hir::{Hir, Look};
 
 use crate::go_regex::of_go;
 
-/// A regular expression that matches whole texts. It means what it means in Go.
+/// A regular expression that matches whole texts. It has the same meaning as in Go.
 #[derive(Debug)]
 pub(crate) struct WholeRegex {
     text: Box<str>,
@@ -21,14 +21,14 @@ pub(crate) struct WholeRegex {
 /// Why an expression cannot be compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RegexFault {
-    /// It is not valid, or has a meaning in Go that is not supported here.
+    /// The expression is not valid, or has a meaning in Go that is not supported here.
     Invalid,
-    /// Its program is larger than it may be.
+    /// The compiled program is larger than the limit.
     TooLarge,
 }
 
 impl WholeRegex {
-    /// Compiles an expression. Its program has at most `size_max` bytes.
+    /// Compiles an expression to a program of at most `size_max` bytes.
     ///
     /// # Errors
     /// See [`RegexFault`].
@@ -45,7 +45,7 @@ impl WholeRegex {
         Ok(WholeRegex { text: text.into(), program })
     }
 
-    /// Whether it matches the whole text.
+    /// Whether the expression matches the whole text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let input = Input::new(text).anchored(Anchored::Yes);
         self.program.is_match(&mut self.program.create_cache(), input)
@@ -56,7 +56,7 @@ impl WholeRegex {
         &self.text
     }
 
-    /// Bytes of its program.
+    /// The size of the compiled program, bytes.
     pub(crate) fn size(&self) -> usize {
         self.program.get_nfa().memory_usage()
     }

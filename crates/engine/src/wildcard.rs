@@ -1,8 +1,8 @@
 //! Patterns in which `*` stands for any run of characters, also for none.
 //!
-//! The time is linear in the length of pattern and text: each part of the pattern is taken where it is found first, and
-//! nothing is tried again. By hand, because `regex` and `globset` would need a compiled pattern for each user: `{user}`
-//! stands for another text in each session.
+//! The time is linear in the lengths of pattern and text: each part of the pattern matches where it is found first, and
+//! there is no backtracking. It is written by hand because `regex` and `globset` would need a compiled pattern for each
+//! user: `{user}` stands for another text in each session.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub fn matches_with(pattern: &str, variable: &str, value: &str, text: &str) -> b
     matches_parts(parts, text)
 }
 
-/// Whether a text consists of these parts, in order, with anything between them.
+/// Whether a text consists of these parts, in order, with any characters between them.
 fn matches_parts<'p>(mut parts: impl Iterator<Item = Cow<'p, str>>, text: &str) -> bool {
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(&*first) else { return false };
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition: `*` takes nothing, or one character and then again.
+    /// The definition: `*` matches nothing, or one character followed by `*` again.
     fn is_match(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], _) => text.is_empty(),
@@ -62,7 +62,7 @@ mod tests {
             prop_assert_eq!(matches(&pattern, &text), is_match(&characters(&pattern), &characters(&text)));
         }
 
-        /// A value is text: the pattern is the one that has a letter for each `*` of the value.
+        /// A value is literal text: the equivalent pattern has an ordinary character for each `*` of the value.
         #[test]
         fn a_value_stands_for_itself(
             pattern in "[ab*]{0,4}(U[ab*]{0,3}){0,2}",
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// With backtracking the time of this would be exponential.
+    /// With backtracking this match would take exponential time.
     #[test]
     fn a_pattern_with_many_stars_ends() {
         let (pattern, text) = ("a*".repeat(20_000) + "b", "a".repeat(200_000));

@@ -1,23 +1,23 @@
 //! The cost of a reply besides its command, in units of commands.
 
-/// Publications, members or entries that one unit stands for.
+/// The number of publications, members or entries that cost one unit.
 const ITEMS: usize = 8;
-/// Bytes of a reply that one unit stands for.
+/// The number of bytes of a reply that cost one unit.
 const BYTES: usize = 4_096;
 
-/// The work that was done for a reply.
+/// The work that was done for one reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Publications read; members or entries walked or written.
+    /// Publications that were read, or members or entries that were walked or written.
     pub(crate) items: usize,
     /// Copies of a message that were sent to clients.
     pub(crate) copies: usize,
-    /// Bytes of the reply, as far as they are known before it is written.
+    /// The size of the reply, bytes, as far as it is known before the reply is written.
     pub(crate) bytes: usize,
 }
 
 impl Work {
-    /// The cost in units of commands, rounded down: a small reply costs nothing besides its command.
+    /// The cost in units of commands, rounded down: a small reply costs nothing in addition to its command.
     pub(crate) fn units(&self) -> u32 {
         let units = (self.items / ITEMS).saturating_add(self.copies).saturating_add(self.bytes / BYTES);
         u32::try_from(units).unwrap_or(u32::MAX)

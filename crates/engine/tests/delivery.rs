@@ -1,4 +1,5 @@
-//! What follows the answers of an endpoint: whatever it answers, each event has one end, in the order of its key.
+//! What happens after the answers of an endpoint: whatever it answers, each event is finished once, in the order of its
+//! key.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use touchline_engine::events::{
     WrittenEvent,
 };
 
-/// How old an event may become, milliseconds.
+/// The greatest age of an event, milliseconds.
 const MAX_AGE_MS: u64 = 86_400_000;
 
 fn event(number: u64) -> WrittenEvent {
@@ -42,7 +43,7 @@ fn an_endpoint_that_fails_is_asked_again_ever_more_rarely() {
     let (mut delivery, mut pace) = (batch(3), BatchPace::new(100));
     let mut waits = Vec::new();
     for reply in [EndpointReply::Nothing, status(500), status(302), status(408), status(425), status(599)].repeat(3) {
-        // The whole of the random part.
+        // The random part is used in full.
         assert_eq!(delivery.answered(reply, &mut pace, 1_000, u64::MAX), Follow::Again);
         assert_eq!(delivery.current().map(|(_, number)| number), Some(0), "the same batch");
         waits.push(pace.wait_ms(&delivery, MAX_AGE_MS, 1_000));

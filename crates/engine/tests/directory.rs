@@ -16,7 +16,7 @@ use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{ClientInfo, Error, Publication};
 use touchline_registry::{ConflictPolicyKind, HashSeed, OwnerId, Replica, ReplicaTiming};
 
-/// The request that a method makes, by its name.
+/// Reads the request of a method, by the method's name.
 fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
     let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
     Ok(directory::read(method, params, scopes)?)
@@ -63,7 +63,7 @@ fn enter(directory: &mut Directory<Asked>, number: u32, user: &str, is_shown: bo
     directory.execute(&requester(number), ask, None, NOW);
 }
 
-/// The reply to a request, with its other effects.
+/// Returns the reply to a request, with its other effects.
 fn ask(
     directory: &mut Directory<Asked>,
     number: u32,
@@ -107,7 +107,7 @@ proptest! {
                     directory.execute(&requester(number), exit, None, NOW)
                 }
                 1 => directory.execute(&requester(number), DirectoryRequest::Close, None, NOW),
-                // The same client may come again as another user, or hidden.
+                // The same client may enter again with another user, or hidden.
                 deed => enter(&mut directory, number, &format!("{}", user.saturating_sub(1)), deed != 2),
             }
             let presence = DirectoryRequest::Presence { channel: "room".into(), limit: 1_000 };
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// All that a directory shows: the owners of names and the members of groups.
+/// Everything that a directory shows: the owners of names and the members of groups.
 fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
     let list = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 1_000 };
     let mut shown = Vec::new();
@@ -192,7 +192,7 @@ proptest! {
         }
     }
 
-    /// What is checked beforehand is what the registry does then.
+    /// The check before a registration agrees with what the registry then does.
     #[test]
     fn a_registration_that_may_be_made_is_made(
         deeds in prop::collection::vec((0..4u32, 0..4usize, any::<bool>(), any::<bool>()), 1..80),
@@ -367,7 +367,7 @@ fn calls_of_other_nodes_have_a_limit() {
         directory.receive_from_node("there", message.as_bytes(), NOW);
         directory_limit = directory_limit.max(directory.calls_waiting());
     }
-    // The most generous scope decides, and presence has the default.
+    // The most generous scope determines the limit, and presence has the default.
     assert_eq!(directory_limit, 10_000);
     let refused = directory
         .effects()

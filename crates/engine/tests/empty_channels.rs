@@ -1,4 +1,4 @@
-//! Channels with history that are empty: few of them are kept, and what a client needs is never among those that go.
+//! Empty channels with history: only a few of them are kept, and a channel that a client needs is never removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn subscriber(slot: u32) -> ConnectionId {
     ConnectionId { shard: 0, slot, generation: 1 }
 }
 
-/// Subscribes: the channel's epoch, and whether the client recovered.
+/// Subscribes. Returns the channel's epoch, and whether the client recovered.
 fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>, now_ms: u64) -> (Epoch, bool) {
     let recover = from.map(|epoch| Recover {
         offset: Offset(0),
@@ -137,7 +137,7 @@ fn an_empty_channel_is_forgotten_in_time_too() {
 fn a_channel_that_was_published_to_is_kept_and_goes_in_its_time() {
     let mut channels = channels(1);
     subscribe(&mut channels, "a", 1, None, NOW_MS);
-    // Long enough that its expiry was checked while there was nothing to expire.
+    // Enough time has passed that its expiry was checked while there was nothing to expire.
     channels.expire(NOW_MS + 5_000);
     assert_eq!(publish(&mut channels, "a", NOW_MS + 5_000), 1);
     leave(&mut channels, "a", 1, NOW_MS + 6_000);
@@ -160,7 +160,7 @@ fn there_are_so_many_channels_and_no_more() {
     subscribe(&mut channels, "heard", 1, None, NOW_MS);
     publish(&mut channels, "told", NOW_MS);
     ask(&mut channels, "looked at", None, NOW_MS);
-    // An empty one makes room.
+    // An empty channel is removed to make room.
     subscribe(&mut channels, "new", 2, None, NOW_MS);
     assert_eq!(channels.len(), 3);
     let name: ChannelName = "more".into();
@@ -172,7 +172,7 @@ fn there_are_so_many_channels_and_no_more() {
     )));
     assert!(refused(channels.execute(&name, ChannelRequest::Publish(Box::default()), NOW_MS)));
     assert!(refused(channels.execute(&name, ChannelRequest::History(Box::default()), NOW_MS)));
-    // Existing channels go on, and a refused client that leaves before it knows removes no subscriber.
+    // Existing channels continue. A refused client that leaves before it gets the refusal removes no subscriber.
     leave(&mut channels, "new", 2, NOW_MS);
     subscribe(&mut channels, "more", 4, None, NOW_MS);
     let left = ChannelRequest::Unsubscribe { connection: subscriber(3), is_answered: false };
@@ -183,13 +183,13 @@ fn there_are_so_many_channels_and_no_more() {
 }
 
 proptest! {
-    /// Whatever is done in whatever order: channels with subscribers or publications keep their epoch, and no more
-    /// than so many others are kept.
+    /// Whatever happens in whatever order, channels with subscribers or publications keep their epoch, and the number
+    /// of other channels stays within the limit.
     #[test]
     fn what_is_needed_never_goes(steps in prop::collection::vec((0u32..40, 0u32..4, 0u64..3_000), 1..400)) {
         const MOST: usize = 5;
         let mut channels = channels(MOST);
-        // By channel: its epoch, whether it has a subscriber, and whether something was published.
+        // For each channel: its epoch, whether it has a subscriber, and whether something was published.
         let mut model: BTreeMap<u32, (Epoch, bool, bool)> = BTreeMap::new();
         let mut now_ms = NOW_MS;
         for (number, act, later_ms) in steps {

@@ -1,6 +1,6 @@
 //! What a client can make its session do: random commands, with late replies in any order, with much room, little or
-//! none. Whatever it sends, the requests under way stay below their limit, at most one of them has a large reply, the
-//! replies that wait are at most the room and one reply, and in the end each command has exactly one reply.
+//! none. Whatever the client sends, the requests under way stay below their limit, and at most one of them has a large
+//! reply. The replies that wait are at most the room plus one reply. In the end each command has exactly one reply.
 
 #[expect(dead_code, reason = "the codecs use more of it")]
 #[path = "../../protocol/tests/codec/random.rs"]
@@ -84,14 +84,14 @@ fn node() -> SessionSettings {
     }
 }
 
-/// Counts what it is asked, and lets some commands wait, or all.
+/// Counts the charged commands, and makes some commands wait, or all.
 #[derive(Default)]
 struct Counting {
     charged: AtomicUsize,
     given_back: AtomicUsize,
-    /// The patience of the command that was charged last, nanoseconds.
+    /// How long the command that was charged last may wait, nanoseconds.
     patience_ns: AtomicU64,
-    /// Every command of so many has to wait; 0 = none has.
+    /// One of this many commands has to wait; 0 = none has to.
     waits: usize,
 }
 
@@ -136,12 +136,12 @@ impl SharedLimits for Counting {
 struct World {
     node: SessionSettings,
     now_us: u64,
-    /// The client's input waits until this time.
+    /// The client's input waits until this time, microseconds.
     held_until_us: u64,
     hub: Hub,
     channels: Channels,
     session: Session,
-    /// Answers under way.
+    /// The answers that are under way.
     answers: Vec<(Ticket, Response)>,
     replies: BTreeMap<u32, usize>,
 }
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// The same with rates of addresses, by which commands wait.
+    /// The same with rates by address, which make commands wait.
     fn with_limits(counting: &Arc<Counting>) -> Self {
         let mut settings = RateLimitSettings { on_limit: OnLimit::Slow, ..RateLimitSettings::default() };
         settings.address_command.commands.enabled = true;
@@ -184,7 +184,7 @@ impl World {
         world
     }
 
-    /// Lets the session decide with so much room, and takes what comes of it.
+    /// Lets the session decide with this much room, and collects the effects.
     fn decide<T>(&mut self, room: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> T {
         let room = if self.held_until_us > self.now_us { 0 } else { room };
         let mut effects = Effects::default();
@@ -254,7 +254,7 @@ impl World {
     }
 }
 
-/// A command of a client. `leaves`: it may be an unsubscribe.
+/// A random command of a client. `leaves`: it may be an unsubscribe.
 fn command(random: &mut Random, id: u32, leaves: bool) -> Value {
     let channel = ["a", "b", "c", "d"][random.below(4)];
     match random.below(7) {
@@ -274,7 +274,7 @@ fn whatever_a_client_sends_its_session_stays_within_its_room() {
     });
 }
 
-/// However commands wait for room, for replies and for their rates: each is charged once, and has one reply.
+/// However commands wait for room, for replies and for their rates: each one is charged once and has one reply.
 #[test]
 fn each_command_is_charged_once_however_it_waits() {
     fuzz(|random| {
@@ -284,7 +284,7 @@ fn each_command_is_charged_once_however_it_waits() {
     });
 }
 
-/// What a command may wait is counted from when it was read; who leaves gives back what he has not used.
+/// The time that a command waits is counted from when it was read. A client that leaves gives back unused tokens.
 #[test]
 fn a_command_waits_from_when_it_was_read_and_gives_its_tokens_back_if_it_is_not_carried_out() {
     let counting = Arc::new(Counting { waits: 1, ..Counting::default() });
@@ -308,11 +308,11 @@ fn a_command_waits_from_when_it_was_read_and_gives_its_tokens_back_if_it_is_not_
     assert_eq!((counting.given_back.load(Relaxed), counting.charged.load(Relaxed)), (1, 3));
 }
 
-/// Plays a client that sends commands, until each has its reply. Returns the number of commands.
+/// Simulates a client that sends commands, until each has its reply. Returns the number of commands.
 fn run(random: &mut Random, mut world: World) -> u32 {
     world.decide(usize::MAX / 2, |session, context| session.receive(b"{\"id\":1,\"connect\":{}}", context));
     let mut last = 1;
-    // Who leaves a channel that it is not in is not charged.
+    // An unsubscribe from a channel that the client is not in is not charged.
     let leaves = world.node.limits.is_none();
     for _ in 0..60 {
         world.now_us += random.below(3) as u64;
@@ -332,7 +332,7 @@ fn run(random: &mut Random, mut world: World) -> u32 {
             _ => world.give_answer(random, room),
         }
     }
-    // The client reads again: everything comes to its end.
+    // The client reads again, so everything finishes.
     for _ in 0..2_000 {
         world.now_us += 1;
         world.give_answer(random, 1);

@@ -1,6 +1,6 @@
 //! A durable channel that another node publishes to: the store reports that the channel has grown, and its log is read
-//! a while later. However the two meet, the cache ends with all that was stored, and a subscriber is given each
-//! publication once.
+//! a while later. In whatever order these happen, the cache ends with everything that was stored, and a subscriber gets
+//! each publication once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use touchline_registry::HashSeed;
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// What happens next.
+/// The next thing that happens.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// Another node stores a publication.
     Store,
-    /// The store's oldest word arrives that the channel has grown.
+    /// The store's oldest report that the channel has grown arrives.
     Tell,
     /// The oldest load is read from the database.
     Read,
-    /// The oldest reading arrives.
+    /// The oldest result of a read arrives.
     Answer,
 }
 
@@ -37,7 +37,7 @@ struct World {
     told: VecDeque<u64>,
     asked: VecDeque<(u64, u64)>,
     read: VecDeque<Loaded>,
-    /// Offsets that were delivered to the subscriber.
+    /// The offsets that were delivered to the subscriber.
     given: usize,
 }
 
@@ -89,7 +89,7 @@ impl World {
             .count();
     }
 
-    /// False when there is nothing of it to do.
+    /// Takes a step. Returns false if there is nothing to do for it.
     fn take(&mut self, step: Step) -> bool {
         match step {
             Step::Store => {
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Everything that is under way arrives.
+    /// Lets everything arrive that is under way.
     fn settle(&mut self) {
         while self.take(Step::Tell) || self.take(Step::Read) || self.take(Step::Answer) {}
     }

@@ -1,6 +1,6 @@
-//! What a mass change costs in memory when it is over. By the resident size of this process, which runs nothing else.
-//! The allocator keeps some of what was freed for later; what must not be is that closing takes more than holding, or
-//! that it adds up.
+//! The memory that remains in use after a mass change, by the resident size of this process, which runs nothing else.
+//! The allocator keeps some of the freed memory for later. But closing must not take more memory than holding, and the
+//! use must not grow from round to round.
 
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions};
 use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
@@ -14,7 +14,7 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages") * 4_096
 }
 
-/// Does what the registry actor does after a batch; returns the bytes that watchers are sent.
+/// Does what the registry actor does after a batch. Returns the number of bytes that watchers get.
 fn end_batch(directory: &mut Directory<()>) -> usize {
     directory.flush();
     directory.effects().map(|act| if let DirectoryEffect::PublishChanges(_, json) = act { json.len() } else { 0 }).sum()

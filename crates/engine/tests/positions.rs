@@ -1,4 +1,4 @@
-//! Positions that a node does not have yet, or that its log backend has no more.
+//! Positions that a node does not have yet, or that its log backend no longer has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,14 @@ fn object(time_ms: u64) -> Bytes {
     DurablePublication::payload(time_ms, br#"{"data":1}"#)
 }
 
-/// Runs by their numbers and ids, and where they begin in the channel.
+/// Builds runs from their numbers and ids, and from where they begin in the channel.
 fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
     let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
     let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
     Runs { known, first }
 }
 
-/// What is kept at an offset.
+/// The publication that is kept at an offset.
 fn kept(offset: u64, time_ms: u64) -> (Offset, Bytes) {
     (Offset(offset), object(time_ms))
 }
@@ -91,7 +91,7 @@ fn at(top: u64) -> Channels {
     channels
 }
 
-/// Recovered offsets (`None` = not recovered), and the cost of the reply.
+/// The recovered offsets (`None` = not recovered), and the cost of the reply.
 fn recovered(outcome: Submitted) -> (Option<Vec<u64>>, u32) {
     let Submitted::Done(response) = outcome else { panic!("{outcome:?}") };
     let work = response.work();
@@ -122,7 +122,7 @@ fn a_node_that_is_behind_queries_once_for_all_requests_that_are_ahead() {
     }
 }
 
-/// The number of the load that was requested behind an offset.
+/// The number of the load that was requested after an offset.
 fn asked(channels: &mut Channels, behind: u64) -> u64 {
     match channels.backend_commands()[..] {
         [BackendCommand::Load { load: LoadId { behind: from, number }, .. }] if from == Offset(behind) => number,
@@ -142,7 +142,7 @@ fn a_denial_is_for_requests_from_before_the_query_and_the_next_query_waits_a_mom
     let number = asked(&mut channels, 5);
     let second = waits(channels.submit(&name(), subscribe(2, Some(7), epoch()), NOW));
     assert!(channels.backend_commands().is_empty(), "one query at a time");
-    // A load from before the first request is not its result.
+    // A load that was requested before the first request is not its result.
     channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(Loaded { number: number - 1, ..loaded(5, 5) }))), NOW);
     let first = waits(channels.submit(&name(), first, NOW));
     channels.apply(&name(), BackendEvent::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 5) }))), NOW);
@@ -167,7 +167,7 @@ fn a_denial_is_for_requests_from_before_the_query_and_the_next_query_waits_a_mom
     assert_eq!(recovered(channels.submit(&name(), third, NOW + 200)), (None, 1));
 }
 
-/// A store that is read by several readers, whose results come in any order.
+/// A store with several readers, whose results arrive in any order.
 struct Readers {
     channels: Channels,
     now_ms: u64,
@@ -179,7 +179,7 @@ struct Readers {
     denied: usize,
 }
 
-/// What no store will ever have.
+/// An offset that no store will ever have.
 const NEVER: u64 = 1_000_000;
 
 impl Readers {
@@ -259,8 +259,8 @@ proptest! {
         for step in steps {
             readers.step(step);
         }
-        // Every request gets its reply in the end, also one for an offset that never comes, however many come in
-        // between.
+        // Every request gets its reply in the end, even one for an offset that never arrives, no matter how many others
+        // arrive meanwhile.
         readers.come(NEVER);
         for round in 0..100 {
             if round < 20 {
@@ -401,7 +401,7 @@ fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
         "from the lowest offset that was seen on"
     );
     assert!(is_broken(&mut channels), "subscribers begin anew");
-    // What it says in the same run is not believed: positions of it may be lost.
+    // The node does not trust what the log says in the same run, because positions of it may be lost.
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(RunId(41))), NOW));
     assert!(matches!(
         &channels.backend_commands()[..],
@@ -419,7 +419,7 @@ fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
 
 #[test]
 fn a_report_that_contradicts_the_cache_is_verified() {
-    // Another epoch; fewer than are here; others than are here, though there are as many again.
+    // Another epoch; fewer publications than here; the same number of publications, but other ones.
     let other_life = Loaded { epoch: epoch().in_run(RunId(42)), ..loaded(10, 11) };
     let others = Loaded { kept: (6..=12).map(|offset| kept(offset, NOW + 1)).collect(), ..of_run_41(5, 12) };
     let cases = [
@@ -523,7 +523,7 @@ fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_oth
         ),
         "all that is here is compared"
     );
-    // It was restored to 5, and 6 to 12 were assigned again before the second run began.
+    // The stream was restored to 5, and 6 to 12 were assigned again before the second run began.
     let given_again = |offset: u64| kept(offset, if offset > 5 { NOW + 1 } else { NOW });
     let of_second = || {
         let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);

@@ -1,8 +1,8 @@
-//! Books of reactions on bad days: nodes are killed, cut off from each other and started anew, messages are lost,
-//! doubled and late. In the end all nodes have the same totals, those of a plain count; and no client ever sees a total
-//! fall.
+//! Books of reactions on bad days: nodes are killed, cut off from each other and started again; messages are lost,
+//! doubled and late. In the end all nodes have the same totals, which equal those of a plain count. No client ever sees
+//! a total decrease.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days (1,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+//! `TOUCHLINE_SIM_SEEDS` sets how many such days there are (1,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use touchline_registry::HashSeed;
 const NODES: usize = 3;
 const START_MS: u64 = 1_700_000_000_000;
 const STEP_MS: u64 = 50;
-/// Quiet for so long, every node knows what every other one does: as many comparisons as a book leaves out, and more.
+/// After this much quiet time, every node knows what every other one knows: more comparisons than a book skips.
 const CALM_MS: u64 = 90_000;
 const CHANNELS: [&str; 3] = ["standing", "opened", "both"];
 const OPTIONS: [&str; 2] = ["applause", "boo"];
-/// How long a closed channel waits for nodes that do not say that they have counted all.
+/// How long a closed channel waits for nodes that do not report that they have counted everything.
 const COMPLETE_PATIENCE_MS: u64 = 10_000;
 const LIMITS: ReactionLimits = ReactionLimits { channels: 100, ttl_ms: 86_400_000, tick_ms: 250 };
 
-/// A node in one of its lives, and what a plain count says that it has accepted: by channel, round and option.
+/// A node in one of its lives, and what a plain count of its accepted reactions says: by channel, round and option.
 struct Life {
     name: Arc<str>,
     started_ms: u64,
     book: ReactionBook,
     counted: BTreeMap<(usize, RoundId, usize), u64>,
-    /// What its clients have seen last: by channel, the round and the sum.
+    /// What its clients saw last: for each channel, the round and the sum.
     seen: BTreeMap<usize, (u64, u64)>,
 }
 
@@ -39,12 +39,12 @@ struct OnItsWay {
     message: Bytes,
 }
 
-/// How the network is.
+/// The state of the network.
 #[derive(Clone, Copy)]
 struct Weather {
-    /// Messages lost, of a hundred.
+    /// How many of a hundred messages are lost.
     loss: u8,
-    /// Messages doubled, of a hundred.
+    /// How many of a hundred messages are doubled.
     doubled: u8,
     /// The longest delay, milliseconds.
     delay_ms: u64,
@@ -58,7 +58,7 @@ struct World {
     sides: [u8; NODES],
     weather: Weather,
     messages: Vec<OnItsWay>,
-    /// What lives that have ended had accepted.
+    /// What the lives that have ended had accepted.
     dead: BTreeMap<(usize, RoundId, usize), u64>,
     finished: Vec<(usize, RoundId)>,
 }
@@ -189,7 +189,7 @@ impl World {
             BookOutput::Announce(channel) => {
                 let Some(life) = &mut self.lives[place] else { return };
                 let Some((round, _)) = life.book.round(&channel) else { return };
-                // The one shard that it has knows the round from now on, or counts nothing more in it.
+                // The node's only shard knows the round from now on, or counts nothing more in it.
                 if life.book.is_finishing(&channel) {
                     life.book.complete(&channel, &round);
                 } else if life.book.opening(&channel).is_some() {
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Publishes a closed channel, if this node is the first in sight and all in sight have counted.
+    /// Publishes a closed channel, if this node is the first in sight and all nodes in sight have counted everything.
     fn finish(&mut self, place: usize, channel: &str, closed_ms: u64) {
         let (now_ms, index) = (self.now_ms, CHANNELS.iter().position(|name| *name == channel).expect("it is one"));
         let in_sight = |other: &usize| self.sides[*other] == self.sides[place] && self.lives[*other].is_some();
@@ -217,7 +217,7 @@ impl World {
         life.book.finished(&channel.into(), now_ms);
         if is_complete {
             let of_others = in_sight.iter().filter_map(|other| self.lives[*other].as_ref());
-            // Who has started since counts what comes after the end.
+            // A node that started after the end counts only what comes after it.
             let of_others = of_others.filter(|life| life.started_ms < closed_ms);
             for (option, text) in OPTIONS.iter().enumerate() {
                 let key = (index, round.clone(), option);
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// The network is whole again, and every place has a node.
+    /// Repairs the network, and starts a node in every place.
     fn calm(&mut self) {
         self.sides = [0; NODES];
         self.weather = Weather { loss: 0, doubled: 10, delay_ms: 20 };
@@ -319,7 +319,7 @@ fn after_bad_days_all_nodes_have_the_plain_count() {
     assert!(finished > 0 && dead > 0, "the days were bad: {finished} closed, {dead} counts of the dead");
 }
 
-/// What each of two books has to say goes to the other one.
+/// Passes the messages of each of two books to the other one.
 fn exchange(a: &mut ReactionBook, b: &mut ReactionBook, now_ms: u64) {
     for book in [&mut *a, &mut *b] {
         if book.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
@@ -337,7 +337,7 @@ fn a_node_says_that_it_knows_a_round_and_that_it_has_counted_all_of_it() {
     let channel = "opened".into();
     a.open(&channel, ["boo".into()].into(), (5, 0), START_MS).expect("there is room");
     assert!(!a.is_known_by("opened", ["a"]), "its own clients could be refused still");
-    // Not after a tick, but at once.
+    // The message is sent at once, not after a tick.
     exchange(&mut a, &mut b, START_MS + 1);
     exchange(&mut a, &mut b, START_MS + 1);
     assert!(!a.is_known_by("opened", ["b"]), "its clients could be refused still");
@@ -377,7 +377,7 @@ fn what_closes_by_itself_is_not_forgotten_before() {
     assert!(a.is_finishing("opened"), "nor before it is published");
 }
 
-/// Two books whose messages are passed on by hand.
+/// Two books whose messages the test passes on.
 fn two_books() -> (ReactionBook, ReactionBook) {
     let book = |name, number| ReactionBook::new(name, number, LIMITS, HashSeed::repeatable(number), START_MS);
     (book("a", 1), book("b", 2))
@@ -411,7 +411,8 @@ fn what_a_dead_node_has_told_stays_and_is_passed_on() {
         to_new.iter().for_each(|message| again.receive(message, START_MS).expect("it is one"));
         to_old.iter().for_each(|message| b.receive(message, START_MS).expect("it is one"));
     }
-    // The same name and number as before: the book takes what is told of it for its own, which no node has twice.
+    // It has the same name and number as before: the book takes records about that contributor for its own. No two
+    // nodes share these.
     assert_eq!(again.contributor(), &Contributor::new("a", 1));
     let mut third = ReactionBook::new("c", 3, LIMITS, HashSeed::repeatable(3), START_MS);
     third.joined();
@@ -435,7 +436,7 @@ fn a_book_has_room_for_so_many_channels_whoever_names_them() {
     sent(&mut large).iter().for_each(|message| small.receive(message, START_MS).expect("it is one"));
     assert_eq!((small.len(), small.dropped()), (2, 3));
     assert_eq!(small.full().map(Iterator::count), Some(2));
-    // What was accepted before it was full counts, within reason.
+    // What was accepted before it was full is counted, up to a limit.
     for number in 0..7 {
         let channel = format!("own{number}").into();
         let expected = if number < 6 { Ok(()) } else { Err(ReactionFault::LimitExceeded) };
@@ -502,7 +503,7 @@ fn a_row_is_what_the_node_itself_has_counted() {
 }
 
 proptest! {
-    /// Whatever the order in which records arrive and how often, the result is the same.
+    /// The result is the same whatever the order in which records arrive, and however often.
     #[test]
     fn merging_is_order_free(
         adds in prop::collection::vec((0_usize..3, 0_usize..2, 1_u64..1_000), 1..40),

@@ -1,5 +1,5 @@
-//! The directory's requests as clients and backends write them: what they say, how large they may be, and what becomes
-//! of calls.
+//! The directory's requests as clients and backends write them: what they mean, how large they may be, and how calls
+//! end.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use touchline_engine::directory::{
 use touchline_protocol::Error;
 use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
-/// The request that a method makes, by its name.
+/// Reads the request of a method, by the method's name.
 fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
     let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
     Ok(directory::read(method, params, scopes)?)
@@ -21,15 +21,15 @@ fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest,
 
 const NOW: u64 = 1_000_000;
 
-/// Nodes that receive each other's messages.
+/// Nodes that receive each other's messages, and the time.
 struct Nodes(Vec<(&'static str, Directory<u32>)>, u64);
 
-/// The messages to clients, and the replies to requesters.
+/// The messages that clients get, and the replies that requesters get.
 #[derive(Default)]
 struct Received {
     answers: Vec<(u32, Result<Value, Error>)>,
     messages: Vec<(OwnerId, Value)>,
-    /// The largest message between nodes.
+    /// The size of the largest message between nodes, bytes.
     largest: usize,
 }
 
@@ -70,7 +70,7 @@ impl Nodes {
         nodes
     }
 
-    /// Carries everything until nothing is left to be done.
+    /// Carries out all effects until none is left.
     fn settle(&mut self) -> Received {
         let mut received = Received::default();
         for round in 0..20 {
@@ -124,7 +124,7 @@ impl Nodes {
         self.0.iter_mut().find(|(known, _)| *known == name).map(|(_, node)| node).expect("a node")
     }
 
-    /// A request of a client, with all that comes of it.
+    /// Executes a request of a client. Returns everything that it causes.
     fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Received {
         let now_ms = self.1;
         let node = self.node(node);
@@ -351,7 +351,7 @@ fn a_member_is_found_wherever_it_lives() {
     assert_eq!(nodes.ask("here", 1, "member", &odd).answer(), Err(Error::BAD_REQUEST));
 }
 
-/// A field that a method takes is refused when it has another type, and one that it does not take is passed over.
+/// A field that a method reads is refused if it has another type. A field that the method does not read is ignored.
 #[test]
 fn a_method_reads_its_own_fields_and_no_others() {
     let nodes = Nodes::new(&["here"], |_| {});
@@ -394,7 +394,7 @@ fn no_request_reaches_the_servers_own_scopes() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Pages of a group, while others come and go.
+    /// Reads the pages of a group while other clients join and leave.
     #[test]
     fn a_client_that_stays_a_member_is_listed_once(
         size in 1..400u32,

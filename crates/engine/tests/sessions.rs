@@ -1,6 +1,7 @@
-//! Many sessions and their channels without a network: random lives from seeds. Clients subscribe, leave, break off,
-//! return with recovery and publish while others do. What the home of a channel says arrives in order, what different
-//! homes say in any order, as between shards. To each client nothing may be missing, doubled or out of order, and each
+//! Many sessions and their channels without a network: random lives from seeds. Clients subscribe, leave, disconnect,
+//! return with recovery, and publish while others do. Messages of one home arrive in order, messages of different homes
+//! in any order, as between shards. No client may miss a publication or get it twice or out of order, and each of its
+//! commands has one reply.
 //! of its commands has one reply.
 
 #[expect(dead_code, reason = "the codecs use more of it")]
@@ -31,7 +32,7 @@ const CLIENTS: usize = 6;
 const STEPS: usize = 400;
 const CHANNELS: [&str; 3] = ["h:a", "h:b", "short:c"];
 
-/// Every token is good; its text is the user, and its claims make server-side subscriptions.
+/// Accepts every token. Its text is the user, and its claims make server-side subscriptions.
 struct Trusting;
 
 impl Verifier for Trusting {
@@ -63,7 +64,7 @@ fn node() -> SessionSettings {
         force_recovery: true,
         ..ChannelOptions::default()
     };
-    // So short that recovery must fail at times.
+    // The history is so short that recovery must fail at times.
     let short = ChannelOptions { history_size: 3, ..open.clone() };
     let namespaces =
         vec![Namespace { name: "h".into(), options: open.clone() }, Namespace { name: "short".into(), options: short }];
@@ -94,14 +95,14 @@ struct Client {
     session: Option<Session>,
     generation: u32,
     next_id: u32,
-    /// Commands without a reply.
+    /// The commands that have no reply yet.
     open: BTreeSet<u32>,
-    /// Unsubscribes without a reply.
+    /// The unsubscribes that have no reply yet.
     leaving: BTreeMap<u32, String>,
-    /// The last subscribe of each channel: its command, and the offset from which it was to recover.
+    /// The last subscribe of each channel: its command, and the offset from which it recovers.
     wanted: BTreeMap<String, (u32, u64)>,
     subscribed: BTreeSet<String>,
-    /// Epoch and last offset of each channel.
+    /// The epoch and the last offset of each channel.
     positions: BTreeMap<String, (String, u64)>,
 }
 
@@ -115,7 +116,7 @@ struct World {
     hub: Hub,
     channels: Channels,
     clients: Vec<Client>,
-    /// Replies and deliveries of each channel's home that have not arrived.
+    /// The replies and deliveries of each channel's home that have not arrived yet.
     queues: BTreeMap<ChannelName, VecDeque<Queued>>,
     now_ms: u64,
 }
@@ -135,7 +136,7 @@ impl World {
         }
     }
 
-    /// Lets a session decide, carries its effects out, and passes its messages to the client.
+    /// Lets a session decide, carries out its effects, and passes its messages to the client.
     fn with(&mut self, slot: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         self.decide(slot, decide);
         if self.clients[slot].session.as_ref().is_some_and(Session::is_deferring) {
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    /// Goes on with commands that wait for room.
+    /// Continues with commands that wait for room.
     fn resume(&mut self, slot: usize) {
         let mut resumed = 0;
         self.decide(slot, |session, context| resumed = session.resume(context));
@@ -206,13 +207,14 @@ impl World {
         let client = &mut self.clients[slot];
         if let Some(id) = message["id"].as_u64() {
             assert!(client.open.remove(&(id as u32)), "one reply for each command");
-            // One sent ahead of the connect's reply ends a server-side subscription that only this reply has begun.
+            // An unsubscribe that was sent before the connect reply ends a server-side subscription that only this
+            // reply has begun.
             if let Some(channel) = client.leaving.remove(&(id as u32))
                 && client.wanted.get(&channel).is_none_or(|(command, _)| client.open.contains(command))
             {
                 client.subscribed.remove(&channel);
             }
-            // The reply to a subscribe that was taken back meanwhile is dropped, as SDKs do.
+            // A reply to a subscribe that was withdrawn meanwhile is dropped, as SDKs do.
             let wanted = client.wanted.iter().find(|(_, (command, _))| u64::from(*command) == id);
             if let Some((channel, (_, from))) = wanted.map(|(channel, wanted)| (channel.clone(), *wanted))
                 && message.get("subscribe").is_some()
@@ -232,7 +234,7 @@ impl World {
         }
     }
 
-    /// Some queued replies and deliveries arrive, from homes in random order.
+    /// Delivers some queued replies and deliveries, from homes in random order.
     fn deliver(&mut self, most: usize, random: &mut Random) {
         for _ in 0..most {
             self.queues.retain(|_, home| !home.is_empty());
@@ -357,18 +359,18 @@ fn recover((channel, (epoch, offset)): (&String, &(String, u64))) -> (String, Va
 }
 
 impl Client {
-    /// Whether a subscribe is under way: an SDK sends no second one.
+    /// Whether a subscribe is under way: an SDK does not send a second one.
     fn waits_for(&self, channel: &str) -> bool {
         self.wanted.get(channel).is_some_and(|(command, _)| self.open.contains(command))
     }
 
-    /// A subscription begins: what was missed since `from` comes first.
+    /// Begins a subscription. The publications missed since `from` come first.
     fn begin(&mut self, channel: &str, from: u64, result: &Value) {
         let (epoch, offset) =
             (result["epoch"].as_str().unwrap_or_default().to_owned(), result["offset"].as_u64().unwrap_or(0));
         let missed: Vec<u64> =
             result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
-        // What was recovered leads from the requested offset to the top.
+        // The recovered publications lead from the requested offset to the top.
         let top = missed.last().copied().unwrap_or(offset);
         if result["recovered"] == true {
             assert_eq!(offset, from, "{channel}: it goes on from where it was");
@@ -380,9 +382,9 @@ impl Client {
         self.subscribed.insert(channel.to_owned());
     }
 
-    /// A live publication.
+    /// Receives a live publication.
     fn receive(&mut self, channel: &str, offset: u64) {
-        // One that was on its way when the client unsubscribed: an SDK drops it.
+        // A publication that was under way when the client unsubscribed. An SDK drops it.
         if !self.subscribed.contains(channel) {
             return;
         }
@@ -403,7 +405,7 @@ fn nothing_is_missing_doubled_or_out_of_order() {
         for (slot, client) in world.clients.iter().enumerate() {
             assert!(client.open.is_empty(), "client {slot} waits for replies to {:?}", client.open);
         }
-        // Everybody is where the channels are.
+        // Every client has everything up to the top of its channels.
         for channel in CHANNELS {
             let top = match world.channels.execute(
                 &channel.into(),

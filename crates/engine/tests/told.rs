@@ -1,8 +1,8 @@
-//! What nodes tell of channels and users without a database, on bad days: nodes are killed, cut off from each other and
-//! started anew, while users come and go. What is told alternates, nothing is told as gone that the teller sees, and in
-//! the end what was told last is so, or a `state.reset` has said that it may not be.
+//! What nodes report about channels and users without a database, on bad days. Nodes are killed, cut off from each
+//! other and started again, while users come and go. Reports alternate, and nothing that the reporting node sees is
+//! reported as gone. In the end the last report is true, or a `state.reset` has said that it may not be.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days (2,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them;
+//! `TOUCHLINE_SIM_SEEDS` sets how many such days there are (2,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them;
 //! `TOUCHLINE_SIM_EVENTS` shows what happens on it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use touchline_registry::{HashSeed, ReplicaTiming};
 const NODES: usize = 3;
 const KEYS: usize = 3;
 const DELAY_MS: u64 = 500;
-/// Between two looks of a node at what is due.
+/// The time between two moments when a node examines what is due, milliseconds.
 const STEP_MS: u64 = 50;
 const START_MS: u64 = 1_700_000_000_000;
 
@@ -23,7 +23,7 @@ fn timing() -> ReplicaTiming {
     ReplicaTiming { heartbeat_ms: 100, timeout_ms: 400, retry_ms: 60, snapshot_interval_ms: 100, ..Default::default() }
 }
 
-/// Quiet for so long, every node has told what it has to.
+/// After this much quiet time, every node has reported everything that it has to, milliseconds.
 const CALM_MS: u64 = 400 + DELAY_MS + 3_000;
 
 fn key(index: usize) -> StateKey {
@@ -35,15 +35,15 @@ struct Life {
     name: Arc<str>,
     teller: StateTeller,
     held: [bool; KEYS],
-    /// When it last let go of each key.
+    /// When it last released each key.
     left_ms: [u64; KEYS],
-    /// Whom it has ever met.
+    /// The nodes that it has ever met.
     met: BTreeSet<Arc<str>>,
-    /// The life in which it tells.
+    /// The number of the life in which it reports.
     number: u32,
 }
 
-/// A message on its way.
+/// A message that is under way.
 struct OnItsWay {
     at_ms: u64,
     from: Arc<str>,
@@ -51,7 +51,7 @@ struct OnItsWay {
     message: Bytes,
 }
 
-/// Something that was told, by whom and in which order.
+/// A report, with the node that made it and its place in the order.
 struct Told {
     by: Arc<str>,
     change: StateChange,
@@ -62,19 +62,19 @@ struct World {
     now_ms: u64,
     lives: Vec<Option<Life>>,
     started: u64,
-    /// The side of each place; messages go between nodes of one side.
+    /// The side of each place. Messages are passed only between nodes on the same side.
     sides: [u8; NODES],
     messages: Vec<OnItsWay>,
     told: Vec<Told>,
-    /// The last life of each node, the second, that was ended by another, the first.
+    /// The last life of each node (the second key) that another node (the first key) has reported as ended.
     ended: BTreeMap<(Arc<str>, Arc<str>), u32>,
-    /// The life in which each node, the second, told its clients again while it saw the first.
+    /// The life in which each node (the second key) reported its clients again while it saw the first.
     told_again: BTreeMap<(Arc<str>, Arc<str>), u32>,
-    /// When the first has last heard the second.
+    /// When the first node last heard the second.
     heard: BTreeMap<(Arc<str>, Arc<str>), u64>,
-    /// How much was told when something was last doubted.
+    /// How many reports there were when something was last doubted.
     doubted_at: Option<usize>,
-    /// Nodes are cut off in the worst moments.
+    /// Whether nodes are cut off in the worst moments.
     cuts_off: bool,
     splits: u64,
     kills: u64,
@@ -145,7 +145,7 @@ impl World {
         self.advance(place);
     }
 
-    /// One place looks at what is due, and what it puts out is carried.
+    /// Lets the node of one place examine what is due, and carries out its outputs.
     fn advance(&mut self, place: usize) {
         let now_ms = self.now_ms;
         let Some(life) = &mut self.lives[place] else { return };
@@ -189,8 +189,8 @@ impl World {
         }
     }
 
-    /// The node that tells the ends of another one's clients has not told them in this life before. What the other one
-    /// told again in its sight ends in no earlier life.
+    /// A node that reports the ends of another node's clients has not reported them in this life before. What the other
+    /// node reported again in its sight does not end in an earlier life.
     fn note_life(&mut self, by: &Arc<str>, node: &Arc<str>, is_up: bool, life: u32) {
         let both = (Arc::clone(by), Arc::clone(node));
         if !is_up {
@@ -208,7 +208,7 @@ impl World {
         life.teller.sees(&other.name)
     }
 
-    /// A node may tell its clients again; now and then it is cut off in this moment.
+    /// Lets a node report its clients again; sometimes the node is cut off at this moment.
     fn note_again(&mut self, place: usize) {
         let Some(life) = &self.lives[place] else { return };
         let (name, number) = (Arc::clone(&life.name), life.number);
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// What must hold of everything that is told.
+    /// Checks what must hold for everything that is reported.
     fn note(&mut self, place: usize, change: StateChange) {
         let Some(life) = &self.lives[place] else { return };
         let index = (0..KEYS).find(|index| key(*index) == change.key).expect("a key");
@@ -294,13 +294,13 @@ impl World {
         }
     }
 
-    /// Distinct generations of a key, in their order.
+    /// The distinct generations of a key, in order.
     fn generations(&self, index: usize) -> BTreeSet<u64> {
         let of_key = self.told.iter().filter(|told| told.change.key == key(index));
         of_key.map(|told| told.change.generation).collect()
     }
 
-    /// Returns whether something was doubted after the last word on some key.
+    /// Judges the end of the day. Returns whether something was doubted after the last report about some key.
     fn judge(&self) -> bool {
         let mut excused = false;
         for index in 0..KEYS {
@@ -308,11 +308,12 @@ impl World {
             let is_held = self.lives.iter().flatten().any(|life| life.held[index]);
             let last = generations.last().copied().unwrap_or_default();
             if (last % 2 == 1) != is_held {
-                // The highest word, which is the one that counts. Lower ones come later where its teller died alone.
+                // The highest generation counts. Lower ones come later if their node died alone.
                 let is_last = |told: &Told| told.change.key == key(index) && told.change.generation == last;
                 let last_at = self.told.iter().rposition(is_last).unwrap_or_default();
                 let is_doubted = self.doubted_at.is_some_and(|at| at > last_at);
-                // Who has told it died, and all who had met it: nobody is left who could doubt it.
+                // The node that reported it died, and so did all nodes that had met it, so no node is left that could
+                // doubt it.
                 let by = self.told.get(last_at).map(|told| &told.by);
                 let mut left = self.lives.iter().flatten();
                 let is_forgotten = by.is_some_and(|by| left.all(|life| life.name != *by && !life.met.contains(by)));
@@ -329,7 +330,7 @@ impl World {
     }
 }
 
-/// A bad day; gives splits, deaths, and whether something was wrong that had been doubted.
+/// Simulates a bad day. Returns the splits, the deaths, and whether something that had been doubted was wrong.
 fn day(seed: u64) -> (u64, u64, bool) {
     let mut world = World::new(seed);
     world.pass(1_000);
@@ -375,14 +376,14 @@ fn what_is_told_alternates_and_is_true_in_the_end_or_doubted() {
         with_kills += u64::from(kills > 0);
         excused += u64::from(was_excused);
     }
-    // A simulator whose days are all fine proves nothing.
+    // If all days of a simulator are fine, it proves nothing.
     assert!(with_splits * 2 > seeds && with_kills * 2 > seeds, "too few bad days: {with_splits}, {with_kills}");
     // What was doubted is the exception.
     assert!(excused * 5 < seeds, "{excused} days of {seeds} end with what is not so");
 }
 
-/// A node that is alone tells at once, and nothing of who comes back within the delay.
-/// So whatever happens from then on, they tell the ends of the clients in their new life.
+/// A node reports its clients again only while the others see it in its new life. So whatever happens from then on, the
+/// others report the ends of the clients in their new life.
 #[test]
 fn a_node_tells_its_clients_again_when_others_see_it_in_its_new_life() {
     for seed in 0..50 {
@@ -402,7 +403,7 @@ fn a_node_tells_its_clients_again_when_others_see_it_in_its_new_life() {
     }
 }
 
-/// What it told last may never have left it.
+/// The node's last reports may never have left it.
 #[test]
 fn a_node_that_dies_is_a_reason_to_doubt_for_those_that_are_left() {
     let mut world = World::new(1);
@@ -416,6 +417,7 @@ fn a_node_that_dies_is_a_reason_to_doubt_for_those_that_are_left() {
     assert_eq!(world.doubted_at, Some(world.told.len()));
 }
 
+/// A node that is alone reports at once, and it reports nothing about a user that comes back within the delay.
 #[test]
 fn a_node_that_is_alone_tells_each_change_once() {
     let options = TellerOptions { delay_ms: DELAY_MS, timing: timing(), is_clustered: false };

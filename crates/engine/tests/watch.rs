@@ -1,4 +1,4 @@
-//! Who watches a scope: each change once as long as it keeps up, and the same table in any case.
+//! The watchers of a scope get each change once while they keep up, and the same table in any case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use touchline_engine::directory::{
 use touchline_protocol::Error;
 use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
-/// The request that a method makes, by its name.
+/// Reads the request of a method, by the method's name.
 fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
     let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
     Ok(directory::read(method, params, scopes)?)
@@ -36,13 +36,13 @@ fn requester(number: u32) -> Requester {
     Requester { owner: OwnerId(owner), user: "ann".into(), is_backend: false }
 }
 
-/// Orders something in the name of a client.
+/// Executes a request for a client without a reply.
 fn order(directory: &mut Directory<u32>, client: u32, method: &str, params: &Value, now_ms: u64) {
     let ask = read(method, &params.to_string(), &directory.scopes()).expect("a request");
     directory.execute(&requester(client), ask, None, now_ms);
 }
 
-/// A request and its reply.
+/// Executes a request and returns its reply.
 fn request_value(directory: &mut Directory<u32>, method: &str, params: &Value, now_ms: u64) -> Result<Value, Error> {
     let ask = read(method, &params.to_string(), &directory.scopes())?;
     directory.execute(&requester(1_000), ask, Some(1), now_ms);
@@ -52,7 +52,7 @@ fn request_value(directory: &mut Directory<u32>, method: &str, params: &Value, n
     answer.expect("an answer").map(|answered| serde_json::from_slice(&answered.json()).expect("JSON"))
 }
 
-/// What the subscribers of the channel get of a batch of requests.
+/// What the subscribers of the channel get for a batch of requests.
 fn pushes(directory: &mut Directory<u32>) -> Vec<Value> {
     directory.flush();
     let watched = directory.effects().filter_map(|act| match act {
@@ -71,7 +71,7 @@ struct Watcher {
     offset: u64,
     epoch: String,
     names: BTreeMap<String, String>,
-    /// Offsets of the changes that it got since it has listed.
+    /// The offsets of the changes that it got since it last listed the scope.
     given: BTreeSet<u64>,
     lists: usize,
 }
@@ -187,7 +187,7 @@ proptest! {
                 watcher.push(push, &mut directory, now_ms);
             }
         }
-        // A pending mark is published by time alone.
+        // A pending mark is published when its time comes, without any other input.
         while directory.next_deadline_ms().is_some() {
             now_ms += 50;
             directory.tick(now_ms);
@@ -195,7 +195,7 @@ proptest! {
                 watcher.push(&push, &mut directory, now_ms);
             }
         }
-        // A watcher that missed the last mark loads when it subscribes again.
+        // A watcher that missed the last mark loads the changes when it subscribes again.
         watcher.catch_up(&mut directory, now_ms);
         let mut truth = Watcher::default();
         truth.start(&mut directory, now_ms);

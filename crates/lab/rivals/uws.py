@@ -1,6 +1,8 @@
-# A rival: uWebSockets' own publish/subscribe, reached through its Python binding (pip install socketify). Usage: python uws.py PORT
-# A text frame with a channel's name subscribes, the first frame back acknowledges; POST /api/publish as Touchline takes it.
-# Only publishing and subscribing run Python; writing to subscribers is uWebSockets alone.
+# A rival: the publish/subscribe of uWebSockets, called from its Python binding (pip install socketify).
+# Usage: python uws.py PORT
+# A text frame with a channel's name subscribes, and the first frame from the server acknowledges it.
+# POST /api/publish takes the same request as Touchline.
+# Only publishing and subscribing run Python code; uWebSockets alone writes to subscribers.
 import json
 import sys
 

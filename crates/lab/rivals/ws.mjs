@@ -1,5 +1,6 @@
-// A rival: the `ws` package of npm as a topic server, as lean as it can be. Usage: node ws.mjs PORT (tests/e2e has the package).
-// A text frame with a channel's name subscribes, the first frame back acknowledges; POST /api/publish as Touchline takes it.
+// A rival: a minimal topic server with the `ws` package of npm, which tests/e2e has. Usage: node ws.mjs PORT
+// A text frame with a channel's name subscribes, and the first frame from the server acknowledges it.
+// POST /api/publish takes the same request as Touchline.
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 

@@ -1,4 +1,4 @@
-//! Clients that act: they publish by commands on their own connections, and note what becomes of each.
+//! Clients that act: they publish by commands on their own connections, and record the result of each command.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -21,19 +21,19 @@ use crate::worker::channel_name;
 const SIZE: usize = 128;
 /// How long a poll of the sockets waits at most.
 const TURN: Duration = Duration::from_millis(20);
-/// How long answers may take when no more actions are begun.
+/// Maximum time to wait for answers after the last action.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What became of the actions.
+/// The results of all actions.
 #[derive(Debug, Default)]
 pub(crate) struct Acted {
-    /// Actions that succeeded.
+    /// Number of actions that succeeded.
     pub(crate) succeeded: u64,
     /// Actions that were answered with an error.
     pub(crate) refused: u64,
-    /// When the first one succeeded, Unix microseconds; 0 = none has.
+    /// Time of the first success, Unix microseconds; 0 = no action has succeeded.
     pub(crate) first_success_us: u64,
-    /// When the last one was refused, Unix microseconds; 0 = none was.
+    /// Time of the last refusal, Unix microseconds; 0 = no action was refused.
     pub(crate) last_refusal_us: u64,
     /// How long those took that succeeded.
     pub(crate) times: Times,
@@ -43,7 +43,7 @@ pub(crate) struct Acted {
 pub(crate) struct ActingClients {
     poll: Poll,
     clients: Vec<ActingClient>,
-    /// Actions that one client may have under way.
+    /// Maximum number of unanswered actions of one client.
     each: usize,
     idle: VecDeque<(usize, usize)>,
 }
@@ -64,7 +64,7 @@ struct ActionReply {
 }
 
 impl ActingClients {
-    /// Connects so many, with a token each; `each`: actions that one may have under way.
+    /// Connects `count` clients, each with a token. `each` is the maximum number of unanswered actions of one client.
     pub(crate) fn connect(server: &ServerUnderTest, count: usize, each: usize) -> Result<Self> {
         let poll = Poll::new()?;
         let clients = (0..count).map(|number| ActingClient::connect(server, &poll, number, each));
@@ -73,8 +73,8 @@ impl ActingClients {
         Ok(ActingClients { poll, clients, each, idle })
     }
 
-    /// Publishes until `is_over`, `rate` times a second over all clients; 0 = each again as soon as it is answered.
-    /// Actions for which no client is free are left out. Then waits for the answers.
+    /// Publishes until `is_over`, `rate` times per second over all clients; 0 = each client again as soon as it has its
+    /// answer. Actions for which no client is free are left out. Then it waits for the answers.
     fn act(&mut self, prefix: &str, rate: f64, is_over: &AtomicBool) -> Result<Acted> {
         let (began, mut acted, mut due, mut over_since) = (Instant::now(), Acted::default(), 0u64, None);
         let mut events = Events::with_capacity(1_024);

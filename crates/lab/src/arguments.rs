@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::deploy_arguments::DeployOptions;
 use crate::ladder_arguments::LadderOptions;
 use crate::numbers::{at_least_one, rate};
 use crate::transport::ClientTransport;
@@ -14,174 +15,183 @@ use crate::wire::Dialect;
 /// Arguments of `touchline lab`.
 #[derive(Debug, Args)]
 pub struct LabArguments {
-    /// What to measure.
+    /// The scenario to run.
     #[command(subcommand)]
     pub(crate) part: LabCommand,
-    /// How to measure.
+    /// Options of all scenarios.
     #[command(flatten)]
     pub(crate) options: Options,
 }
 
-/// A scenario, or a process that one starts.
+/// A scenario, or a helper process of one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// What to measure.
+    /// A scenario to run.
     #[command(flatten)]
     Scenario(Scenario),
-    /// A worker: holds subscribers and reads commands from standard input.
+    /// Worker process: holds subscribers; reads commands from standard input.
     #[command(hide = true)]
     Worker,
-    /// Ends what the lab has started when the lab has ended: reads it from standard input.
+    /// Guard process: ends the processes of the lab when the lab has ended; reads them from standard input.
     #[command(hide = true)]
     Guard,
-    /// The floor's sender: reads commands from standard input.
+    /// Sender of the floor: reads commands from standard input.
     #[command(hide = true)]
     FloorServer,
-    /// The backend that answers hooks: reads commands from standard input.
+    /// Backend that answers hooks: reads commands from standard input.
     #[command(hide = true)]
     HookBackend,
-    /// The bare loop that asks it: reads commands from standard input.
+    /// Bare loop that calls the backend: reads commands from standard input.
     #[command(hide = true)]
     HookCaller,
-    /// The bare loop that counts reactions: reads commands from standard input.
+    /// Bare loop that counts reactions: reads commands from standard input.
     #[command(hide = true)]
     ReactionFloor,
-    /// A crowd that reacts: reads commands from standard input.
+    /// Crowd of clients that react: reads commands from standard input.
     #[command(hide = true)]
     ReactionCrowd,
-    /// A registry node: reads commands from standard input.
+    /// Clients that move between the nodes of a cluster: reads commands from standard input.
+    #[command(hide = true)]
+    RoamingClients,
+    /// Registry node: reads commands from standard input.
     #[command(hide = true)]
     RegistryNode,
-    /// Threads that wait, beside calls that do.
+    /// Waiting threads, for comparison with waiting calls.
     #[command(hide = true)]
     WaitingThreads {
-        /// Threads.
+        /// Number of threads.
         count: usize,
-        /// Seconds that each waits.
+        /// Seconds that each thread waits.
         delay: u64,
     },
 }
 
-/// What to measure.
+/// The scenarios of the lab.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Scenario {
-    /// Every figure that has a bound, one after the other.
+    /// Measure all figures for which docs/performance.md states a bound, one after the other.
     All,
-    /// The bare machine: one thread, plain sockets, one prebuilt frame, one send each; over TLS the frame is encrypted
-    /// for each.
+    /// The floor of a fan-out: one thread sends one prepared frame to plain sockets, with one send for each socket.
+    /// Over TLS the frame is encrypted for each socket.
     Floor(Fanout),
-    /// Publications to many subscribers, beside the floor.
+    /// Publications to many subscribers, compared with the floor.
     Fanout(Fanout),
-    /// Memory and CPU of connections that only wait.
+    /// Memory and CPU of idle connections.
     Idle(Idle),
-    /// CPU of a connection opened and subscribed with a token.
+    /// CPU time to open a connection with a token and to subscribe.
     Connect(OpeningOptions),
-    /// The same with tokens that have an id, beside many revoked tokens and blocked users, and without them.
+    /// CPU time to open a connection with a token that has an id, with and without many revoked tokens and blocked
+    /// users.
     Bans(BansOptions),
-    /// Many connections at once, on one process.
+    /// Many new connections at once, to one process.
     Storm(OpeningOptions),
     /// Publishing over HTTP into a channel without subscribers.
     Publish(PublishOptions),
-    /// Publishing over gRPC into a channel without subscribers, beside a bare tonic service.
+    /// Publishing over gRPC into a channel without subscribers, compared with a bare tonic service.
     Grpc(GrpcOptions),
-    /// Clients that return at once and recover what they missed.
+    /// Clients that all return at once and recover missed publications.
     Recovery(Recovery),
-    /// Publishing over HTTP into a durable channel, beside one that nobody keeps and beside bare syncs.
+    /// Publishing over HTTP into a durable channel, compared with a channel that is not stored and with bare disk
+    /// syncs.
     Durable(Durable),
-    /// Rows of an outbox in PostgreSQL that become publications, beside a loop that only selects and deletes them.
+    /// Rows of a PostgreSQL outbox that become publications, compared with a loop that only selects and deletes them.
     Consumers(ConsumersOptions),
-    /// A start on a large database.
+    /// The start of a server with a large database.
     Reopen(Reopen),
-    /// Clients that recover right after their server was killed and started again, from disk.
+    /// Clients that recover from disk right after their server was killed and started again.
     Cold(Recovery),
-    /// History of a warm channel while others wait for a database that takes a second, beside event loops that wait for
-    /// it themselves.
+    /// History of a cached channel while other requests wait one second for the database, compared with event loops
+    /// that block on the database.
     Slow(Slow),
-    /// Bytes on the wire: publications as they are, compressed, and as changes to the one before.
+    /// Bytes on the wire: publications unchanged, compressed, and as deltas.
     Bytes,
-    /// A fan-out beside one client that sends 100,000 commands a second.
+    /// A fan-out while one client sends 100,000 commands a second.
     Noisy(Noisy),
-    /// Rows of statistics while publications go to many subscribers, beside the same without rows.
+    /// A fan-out while rows of statistics are written, compared with a fan-out without them.
     Statistics(Statistics),
-    /// Hooks: what a backend that is asked costs, slow, at once, by a crowd and dead, each beside its floor. One run
-    /// takes some five minutes.
+    /// Hooks: the cost of a backend that is slow, fast, called by a crowd, or dead, each compared with its floor. One
+    /// run takes about five minutes.
     Hooks(HooksOptions),
-    /// Lifecycle events: a fan-out beside clients that come and go, with events and without; and how many arrive.
+    /// Lifecycle events: a fan-out while clients connect and leave, with and without events; and how many events
+    /// arrive.
     Events(EventsOptions),
-    /// Reactions of a crowd: what one costs beside a bare loop that counts them, that none is lost, and a fan-out
-    /// beside them.
+    /// Reactions of a crowd: the cost of one reaction compared with a bare loop that counts reactions, a check that no
+    /// reaction is lost, and a fan-out meanwhile.
     Reactions(ReactionsOptions),
-    /// Web servers: httperf's sweep of offered rates and a closed loop, beside other servers.
+    /// Web servers: httperf's sweep of offered rates and a closed loop, compared with other servers.
     Http(HttpOptions),
-    /// Calls that wait for their answers, beside goroutines, promises and threads that wait.
+    /// Calls that wait for their answers, compared with waiting goroutines, promises and threads.
     Waiting(WaitingOptions),
-    /// The demo's pages and assets, beside the shortest answer of the same port.
+    /// The demo's pages and assets, compared with the shortest answer of the same port.
     Assets(AssetsOptions),
-    /// A walkie-talkie: the time from a speaker's send to each listener's receipt, beside the floor of the same sends.
+    /// A walkie-talkie: the time from a speaker's send to each listener's receipt, compared with the floor of the same
+    /// sends.
     Walkie(Walkie),
-    /// A killed node of a cluster is back, and so are its clients, with all that they missed.
+    /// A node of a cluster is killed and returns, and its clients return and recover all missed publications.
     Restart(Restart),
-    /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
+    /// A rolling restart of three nodes under load: each node disconnects its clients, which move to the other nodes
+    /// and recover all missed publications. With --from: an upgrade from another program to this one, and back.
+    Deploy(DeployOptions),
+    /// Publications on one of three servers joined by NATS to subscribers of all three, compared with a single server.
     Across(Across),
-    /// Pages of connections of several servers joined by NATS, and a fan-out beside them.
+    /// Pages of the list of connections of several servers joined by NATS, and a fan-out meanwhile.
     Who(Who),
-    /// Many channels with one subscriber each on each of three servers joined by NATS.
+    /// Many channels, each with one subscriber on each of three servers joined by NATS.
     Channels(ChannelsOptions),
-    /// More and more connections, over as many server processes as they need, joined by NATS.
+    /// A growing number of connections, over as many server processes as needed, joined by NATS.
     Ladder(LadderOptions),
-    /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on
-    /// WebSocket.
+    /// Names on one node and on four nodes, each a process that embeds the registry, joined by NATS; and names of
+    /// WebSocket clients.
     Registry(Registry),
 }
 
-/// How to measure, whatever it is.
+/// The options of all scenarios.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// Runs of everything; medians are printed.
+    /// Number of runs. The medians are printed.
     #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
     /// Print the results as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Shards of the server under test; as many as cores without it.
+    /// Shards of the server under test. Default: one for each core.
     #[arg(long, global = true, value_name = "COUNT")]
     pub(crate) shards: Option<u16>,
-    /// A server that runs already, instead of a fresh Touchline for each run.
+    /// Address of a running server to measure, instead of a new Touchline for each run.
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "pid")]
     pub(crate) server: Option<SocketAddr>,
-    /// Its HTTP API, where that has another address. It speaks TLS where subscribers come by it.
+    /// Address of the running server's HTTP API, if it differs. It uses TLS if the subscribers do.
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "server")]
     pub(crate) api: Option<SocketAddr>,
-    /// Its process, for CPU time and memory.
+    /// Process id of the running server, for CPU time and memory.
     #[arg(long, global = true, value_name = "PID", requires = "server")]
     pub(crate) pid: Option<u32>,
-    /// Its API key.
+    /// API key of the server.
     #[arg(long, global = true, default_value = "lab")]
     pub(crate) key: String,
-    /// The secret of its tokens; without it, clients of a running server come without a token.
+    /// HMAC secret of the running server's tokens. Without it, clients connect without a token.
     #[arg(long, global = true, value_name = "SECRET", requires = "server")]
     pub(crate) token_secret: Option<String>,
-    /// Path of its WebSocket endpoint.
+    /// Path of the server's WebSocket endpoint.
     #[arg(long, global = true, default_value = "/connection/websocket")]
     pub(crate) path: String,
-    /// What it speaks: the Centrifugal protocol, or `raw` (a text frame with a channel's name subscribes, the first
-    /// frame acknowledges).
+    /// Protocol of the server.
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
-    /// How subscribers come. A server that runs already has to be open for it at its address.
+    /// Transport of the subscribers. A running server must serve it at its address.
     #[arg(long = "way", value_name = "WAY", global = true, value_enum, default_value_t = ClientTransport::Websocket)]
     pub(crate) transport: ClientTransport,
-    /// No progress line.
+    /// Do not print a progress line.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
 }
 
-/// The fan-outs that have a name.
+/// The named fan-outs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
     /// 10,000 subscribers of one channel, 10 publications a second, 100 in all.
     Steady,
-    /// 5,000 subscribers of one channel, 60 publications, the next as soon as the last is answered.
+    /// 5,000 subscribers of one channel, 60 publications, each as soon as the previous one is answered.
     Burst,
     /// 10,000 subscribers over 1,000 channels, 1,000 publications a second, 5,000 in all.
     Sparse,
@@ -189,270 +199,272 @@ pub(crate) enum Preset {
     Light,
 }
 
-/// A fan-out.
+/// Options of a fan-out.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Fanout {
-    /// A fan-out by name; the options below change it.
+    /// Name of a predefined fan-out; the options below change it.
     #[arg(long, value_enum, default_value_t = Preset::Steady)]
     pub(crate) preset: Preset,
-    /// Subscribers.
+    /// Number of subscribers.
     #[arg(long, value_name = "COUNT")]
     pub(crate) connections: Option<usize>,
-    /// Channels that they are spread over.
+    /// Number of channels that the subscribers are spread over.
     #[arg(long, value_name = "COUNT")]
     pub(crate) channels: Option<usize>,
-    /// Publications, of all channels together.
+    /// Number of publications, in all channels together.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     pub(crate) messages: Option<usize>,
-    /// Publications a second; 0 is as fast as one publisher can.
+    /// Publications per second; 0 is as fast as one publisher can.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// Bytes of a publication's data.
+    /// Size of a publication's data, bytes.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=60_000))]
     pub(crate) size: u32,
-    /// Of the floor: events in one send.
+    /// For the floor: number of events in one send.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) coalesce: u32,
 }
 
-/// Connections that wait.
+/// Options of `idle`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Idle {
-    /// Connections, each with one subscription.
+    /// Number of connections, each with one subscription.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 18_000)]
     pub(crate) connections: usize,
-    /// How long their CPU is measured, seconds; pings come every 25.
+    /// Time over which CPU is measured, seconds. The server pings every 25 seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 50)]
     pub(crate) seconds: u64,
 }
 
-/// Connections that come.
+/// Options of scenarios that open connections.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OpeningOptions {
-    /// Connections.
+    /// Number of connections.
     #[arg(long, value_name = "COUNT")]
     pub(crate) connections: Option<usize>,
-    /// Connections being opened at a time.
+    /// Connections that are opened at the same time.
     #[arg(long, value_name = "COUNT")]
     pub(crate) concurrency: Option<usize>,
 }
 
-/// Connections beside bans.
+/// Options of `bans`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BansOptions {
-    /// Connections of each round, on each of the two servers.
+    /// Connections per round, on each of the two servers.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 4_000)]
     pub(crate) connections: usize,
-    /// Rounds that count; the servers take turns.
+    /// Number of measured rounds; the servers take turns.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 8)]
     pub(crate) rounds: usize,
-    /// Revoked tokens.
+    /// Number of revoked tokens.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100_000)]
     pub(crate) tokens: usize,
-    /// Blocked users.
+    /// Number of blocked users.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) users: usize,
 }
 
-/// Publishing.
+/// Options of `publish`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PublishOptions {
-    /// HTTP connections that publish, one request at a time each.
+    /// HTTP connections that publish, each with one request at a time.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 16)]
     pub(crate) connections: usize,
-    /// For how long.
+    /// Duration of the load, seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 4)]
     pub(crate) seconds: u64,
 }
 
-/// Publishing over gRPC.
+/// Options of `grpc`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GrpcOptions {
-    /// The bare service: the program that `cargo build --release` makes of crates/lab/rivals/tonic.
+    /// Program of the bare service: `cargo build --release` in crates/lab/rivals/tonic builds it.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) bare: PathBuf,
-    /// Calls of each round, on each of the two servers.
+    /// Calls per round, on each of the two servers.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) calls: u64,
-    /// Calls at a time, over one connection.
+    /// Concurrent calls, over one connection.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 64)]
     pub(crate) concurrency: usize,
-    /// Rounds; the servers take turns.
+    /// Number of rounds; the servers take turns.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5)]
     pub(crate) rounds: usize,
 }
 
-/// Safe publishing.
+/// Options of `durable`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Durable {
-    /// HTTP connections that publish, one request at a time each.
+    /// HTTP connections that publish, each with one request at a time.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 64)]
     pub(crate) connections: usize,
-    /// For how long, each time.
+    /// Duration of each measurement, seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 4)]
     pub(crate) seconds: u64,
 }
 
-/// An outbox in PostgreSQL.
+/// Options of `consumers`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConsumersOptions {
-    /// Rows, each time.
+    /// Number of rows per measurement.
     #[arg(long, value_name = "COUNT", default_value_t = 200_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     pub(crate) rows: u32,
 }
 
-/// A slow database.
+/// Options of `slow`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Slow {
-    /// Requests at a time.
+    /// Numbers of concurrent requests.
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "10,100,1000")]
     pub(crate) concurrency: Vec<usize>,
-    /// One of so many takes a second.
+    /// One of this many requests takes a second.
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "5,10,20,50,100")]
     pub(crate) one_in: Vec<u64>,
-    /// How long each is measured.
+    /// Duration of each measurement, seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 1)]
     pub(crate) seconds: u64,
 }
 
-/// A noisy client.
+/// Options of `noisy`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Noisy {
-    /// Its neighbours: subscribers of one channel.
+    /// Number of other clients: subscribers of one channel.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 500)]
     pub(crate) connections: usize,
-    /// Publications that they get, a second.
+    /// Publications per second to these subscribers.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 50.0)]
     pub(crate) rate: f64,
-    /// For how long, each time.
+    /// Duration of each measurement, seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 6)]
     pub(crate) seconds: u64,
 }
 
-/// Statistics beside a fan-out.
+/// Options of `statistics`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Statistics {
-    /// Subscribers of one channel, which gets ten publications a second.
+    /// Number of subscribers of one channel with ten publications per second.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
-    /// Events that clients report, a second.
+    /// Events that clients report per second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 55_000)]
     pub(crate) rows: usize,
-    /// For how long, each time.
+    /// Duration of each measurement, seconds.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: usize,
 }
 
-/// Lifecycle events.
+/// Options of `events`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EventsOptions {
-    /// Subscribers of the fan-out.
+    /// Number of subscribers of the fan-out.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) subscribers: usize,
-    /// Publications of each fan-out, ten a second.
+    /// Publications per fan-out, ten per second.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) messages: usize,
-    /// Clients that connect and leave in a second beside it.
+    /// Clients that connect and leave per second meanwhile.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 2_000)]
     pub(crate) rate: u64,
-    /// Pairs of fan-outs, with events and without.
+    /// Number of pairs of fan-outs, one with and one without events.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 4)]
     pub(crate) pairs: usize,
-    /// Seconds for which events are made as fast as they can be.
+    /// Time for which events are produced as fast as possible, seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 5)]
     pub(crate) seconds: u64,
-    /// Only how many durable events arrive, by a PostgreSQL of its own.
+    /// Measure only how many durable events arrive, with its own PostgreSQL.
     #[arg(long)]
     pub(crate) durable: bool,
 }
 
-/// Reactions.
+/// Options of `reactions`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReactionsOptions {
-    /// Clients that react, and watch the totals.
+    /// Number of clients that react and watch the totals.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) senders: usize,
-    /// Reactions a second, of all of them.
+    /// Reactions per second of all clients together.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) rate: u64,
-    /// Seconds for which they react.
+    /// Duration of the reactions, seconds.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 5)]
     pub(crate) seconds: u64,
-    /// Pairs of a bare loop and a server.
+    /// Number of pairs of a bare loop and a server.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 4)]
     pub(crate) pairs: usize,
-    /// Subscribers of the fan-out. With the crowd they stay below the 20,000 open files of a process.
+    /// Number of subscribers of the fan-out. Senders and subscribers together must be fewer than the 20,000 open files
+    /// of a process.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 9_000)]
     pub(crate) subscribers: usize,
-    /// Publications of each fan-out, ten a second.
+    /// Publications per fan-out, ten per second.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) messages: usize,
 }
 
-/// A walkie-talkie.
+/// Options of `walkie`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Walkie {
-    /// Listeners of the room.
+    /// Number of listeners in the room.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 500)]
     pub(crate) listeners: usize,
-    /// For how long one speaks, 50 frames a second.
+    /// Duration of the talk, seconds; 50 frames per second.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 20)]
     pub(crate) seconds: u64,
 }
 
-/// Hooks.
+/// Options of `hooks`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HooksOptions {
-    /// Measure these alone.
+    /// Measure only these figures.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FIGURE")]
     pub(crate) only: Vec<HookFigure>,
-    /// Small numbers, for some seconds: shows that it works, and not what it costs.
+    /// Measure with small numbers, which takes only some seconds. This shows that the scenario works, not what hooks
+    /// cost.
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
-/// A figure of hooks.
+/// A figure of the scenario `hooks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HookFigure {
-    /// A backend that takes five seconds for every tenth publication, beside a fan-out.
+    /// A backend that takes five seconds for every tenth publication, while a fan-out runs.
     Slow,
-    /// Connections that a backend lets in, beside tokens and bare calls.
+    /// Connections that a backend accepts, compared with tokens and bare calls.
     Connect,
-    /// Publications that a backend allows, beside others and bare calls.
+    /// Publications that a backend allows, compared with other publications and bare calls.
     Publish,
-    /// A crowd that returns at once, with answers that hold for a channel and without.
+    /// A crowd that returns at once, with and without cached answers for a channel.
     Return,
-    /// A backend that is dead for a minute, under load.
+    /// A backend that is dead for a minute under load.
     Outage,
 }
 
-/// A large database.
+/// Options of `reopen`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Reopen {
-    /// Publications in it.
+    /// Number of publications in the database.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000_000)]
     pub(crate) publications: usize,
-    /// Channels that they are spread over.
+    /// Number of channels that the publications are spread over.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) channels: usize,
 }
 
-/// Clients that return.
+/// Options of scenarios with clients that return.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Recovery {
-    /// Clients.
+    /// Number of clients.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
-    /// Publications that each of them has missed.
+    /// Publications that each client has missed.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) publications: usize,
 }
 
-/// Names.
+/// Options of `registry`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Registry {
-    /// Names.
+    /// Number of names.
     #[arg(
         long,
         value_name = "COUNT",
@@ -460,75 +472,76 @@ pub(crate) struct Registry {
         value_parser = clap::value_parser!(u32).range(1_000..=2_000_000)
     )]
     pub(crate) names: u32,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=16))]
     pub(crate) nodes: u32,
-    /// Clients that register one name each on WebSocket.
+    /// Number of WebSocket clients that register one name each.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10_000)]
     pub(crate) connections: usize,
-    /// The source of Syn 3: a folder with its `src`. The steps are run on it too, in turn, with the Erlang on the path.
+    /// Folder with the source of Syn 3 (its `src`). The same steps also run on Syn, alternately, with the Erlang that
+    /// is found in PATH.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) beside: Option<PathBuf>,
 }
 
-/// A node's second life.
+/// Options of `restart`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Restart {
-    /// Its clients.
+    /// Number of clients of the node.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 15_000)]
     pub(crate) connections: usize,
-    /// Publications on another node while it is dead.
+    /// Publications on another node while the node is dead.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) publications: usize,
 }
 
-/// Channels of three servers.
+/// Options of `channels`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChannelsOptions {
-    /// Channels.
+    /// Number of channels.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50_000)]
     pub(crate) channels: usize,
-    /// Of those, how many get a publication.
+    /// Number of these channels that get a publication.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) messages: usize,
 }
 
-/// Subscribers of three servers.
+/// Options of `across`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Across {
-    /// Subscribers of each server.
+    /// Subscribers per server.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
-    /// Publications, of one channel.
+    /// Number of publications, in one channel.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 60)]
     pub(crate) messages: usize,
-    /// Publications a second.
+    /// Publications per second.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 5.0)]
     pub(crate) rate: f64,
 }
 
-/// Connections that are asked for.
+/// Options of `who`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Who {
-    /// Servers.
+    /// Number of servers.
     #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) nodes: u16,
-    /// Connections of all servers together.
+    /// Number of connections of all servers together.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 90_000)]
     pub(crate) connections: usize,
-    /// Pages of each kind that are timed.
+    /// Number of pages of each kind to time.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) pages: usize,
-    /// Pages a second beside a fan-out.
+    /// Pages per second during a fan-out.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 1.0)]
     pub(crate) pages_per_second: f64,
-    /// Pairs of fan-outs.
+    /// Number of pairs of fan-outs.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// Publications of a fan-out.
+    /// Publications per fan-out.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) messages: usize,
-    /// Publications a second.
+    /// Publications per second.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 5.0)]
     pub(crate) rate: f64,
 }

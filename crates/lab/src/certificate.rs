@@ -1,5 +1,5 @@
-//! The certificate of servers and floors that the lab starts. It is made anew for each, and only the lab's clients
-//! accept it.
+//! The certificate of servers and floors that the lab starts. Each server gets a new certificate, which only the lab's
+//! clients accept.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl SelfSignedCertificate {
         json!({"enabled": true, "cert_pem": self.0.cert.pem(), "key_pem": self.0.signing_key.serialize_pem()})
     }
 
-    /// The configuration of a session, by the library that the server uses: both choose the same cipher for the same
-    /// client.
+    /// The TLS configuration of the floor. It uses the server's library, so that both choose the same cipher for the
+    /// same client.
     pub(crate) fn sessions(&self) -> Result<Arc<ServerConfig>> {
         let key = PrivateKeyDer::try_from(self.0.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
         let chain = vec![self.0.cert.der().clone()];

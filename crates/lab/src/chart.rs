@@ -8,7 +8,7 @@ const LEFT: f64 = 80.0;
 const RIGHT: f64 = 200.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 52.0;
-/// Colours that people tell apart who see no red or no green (Okabe and Ito).
+/// Colours that people with red-green blindness can distinguish (Okabe and Ito).
 const COLOURS: [&str; 8] = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f", "#000000"];
 
 /// Lines, each with a name and its points.
@@ -54,7 +54,7 @@ impl Axis {
 }
 
 impl Chart<'_> {
-    /// The chart.
+    /// The chart as SVG text.
     pub(crate) fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|(_, points)| points);
         let x = Axis::around(points().map(|point| point.0), LEFT, WIDTH - RIGHT);

@@ -1,5 +1,5 @@
-//! The floor: what a delivery costs on the bare machine. One thread, plain sockets, one prebuilt frame an event, one
-//! send each. Where readers come over TLS, each has a session of its own: the frame is encrypted for each of them, as
+//! The floor: the cost of a delivery on the bare machine. It uses one thread, plain sockets, one prebuilt frame per
+//! event, and one send for each reader. Readers over TLS have their own sessions: the frame is encrypted for each, as
 //! one record, and there may be several threads.
 
 use std::io::{BufRead as _, Read as _, Write as _};
@@ -30,23 +30,23 @@ pub(crate) enum FloorCommand {
     Accept { connections: usize, transport: ClientTransport, threads: usize },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
-    /// Accept so many readers, acknowledge each, then accept one that speaks, and write each frame that it sends to one
-    /// reader after the other, until it ends.
+    /// Accept this many readers and acknowledge each. Then accept one speaker, and write each of its frames to one
+    /// reader after the other, until the speaker ends.
     Relay { connections: usize, transport: ClientTransport },
 }
 
-/// What the floor sends.
+/// The parameters of one sending of the floor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Sending {
     pub(crate) prefix: String,
     pub(crate) channels: usize,
     /// Events, of all channels together.
     pub(crate) messages: usize,
-    /// Events that were sent before: the numbers in their channels go on behind them.
+    /// Number of events sent before. The numbers of new events continue after them.
     pub(crate) earlier: usize,
     /// Events a second; as fast as possible where it is zero.
     pub(crate) rate: f64,
-    /// Events in one send.
+    /// Number of events in one send.
     pub(crate) coalesce: usize,
     pub(crate) size: usize,
     /// The transport whose bytes are sent.
@@ -105,8 +105,8 @@ fn accept(listener: &Socket, connections: usize, transport: ClientTransport) -> 
     (0..connections).map(accept_one).collect()
 }
 
-/// Threads that send. They stay when they have sent, because the kernel accounts to a process only what its living
-/// threads have used.
+/// The sending threads. They stay after sending, because the kernel accounts to a process only the CPU time of its
+/// living threads.
 #[derive(Default)]
 struct ReaderThreads {
     commands: Vec<Sender<Sending>>,
@@ -172,7 +172,7 @@ impl FloorReader {
     }
 }
 
-/// Writes what a speaker sends to all readers, frame by frame, until it ends.
+/// Writes the frames of a speaker to all readers, one by one, until the speaker ends.
 fn relay(mut speaker: TcpStream, readers: &mut [FloorReader]) -> Result<()> {
     let (mut begun, mut some) = (Vec::new(), [0; 4_096]);
     loop {

@@ -1,6 +1,5 @@
-//! A process that waits for the end of the lab, however it comes: it ends what the lab has started and still runs, and
-//! removes the files that are left. It is not in the lab's process group, so a signal from a terminal does not
-//! reach it.
+//! A process that waits for the end of the lab for any reason. Then it ends processes of the lab that still run and
+//! removes files that are left. It is not in the lab's process group, so a signal from a terminal does not reach it.
 
 use std::io::{BufRead as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -23,10 +22,10 @@ const END_TIME: Duration = Duration::from_millis(200);
 /// The standard input of the guard; it ends with the lab. `None` = there is no guard yet.
 static GUARD: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// What the guard is told, one JSON line each.
+/// The orders to the guard, one JSON line each.
 #[derive(Serialize, Deserialize)]
 enum GuardOrder {
-    /// End this process, if it is still the one that was started then.
+    /// End this process, if it is still the process that was started at that time.
     End { pid: u32, started: u64 },
     /// End the process whose number is the first line of this file.
     EndNamedBy(PathBuf),
@@ -51,7 +50,7 @@ pub(crate) fn remove_with_lab(path: &Path) {
     tell(&GuardOrder::Remove(path.to_owned()));
 }
 
-/// Without a guard the lab measures all the same; only what it has started outlives it if it is killed.
+/// Sends an order to the guard. Without a guard the lab still measures, but its processes survive if it is killed.
 fn tell(order: &GuardOrder) {
     let mut guard = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
     if guard.is_none() {
@@ -70,7 +69,7 @@ fn start() -> std::io::Result<Option<ChildStdin>> {
     Ok(guard.stdin.take())
 }
 
-/// The guard's own side: waits until the lab has ended, and then does what it was told, processes first.
+/// The guard process: waits until the lab has ended, and then executes its orders, processes first.
 ///
 /// # Errors
 /// Never, but a part of the lab can fail.
@@ -87,7 +86,7 @@ pub(crate) fn run() -> Result<()> {
             GuardOrder::End { .. } | GuardOrder::Remove(_) => {}
         }
     }
-    // What has just ended may still write.
+    // A process that has just ended may still write.
     std::thread::sleep(END_TIME);
     for order in &orders {
         if let GuardOrder::Remove(path) = order {

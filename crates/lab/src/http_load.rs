@@ -1,5 +1,5 @@
-//! Load on web servers: an open loop in which connections come at a rate, whatever the answers (as httperf does), and a
-//! closed one in which so many are under way all the time (as `ab` does).
+//! Load on web servers. In the open loop, connections arrive at a rate, independent of the answers (as in httperf). In
+//! the closed loop, the number of open connections is constant (as in `ab`).
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,31 +15,31 @@ use crate::ledger::Times;
 use crate::process::{Meter, now_us};
 use crate::wire;
 
-/// Open at once at most; what would be more counts as failed. httperf holds 1,024.
+/// Maximum number of open connections; further ones count as failed. httperf has 1,024.
 const OPEN_MAX: usize = 10_000;
 /// An answer that takes longer counts as failed: httperf's `--timeout`.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The time between two looks for those that take too long.
+/// Time between two checks for connections that take too long.
 const LOOK: Duration = Duration::from_millis(100);
 /// The precision of the rate.
 const PRECISION: Duration = Duration::from_micros(20);
 const FIRST_PORT: usize = 20_000;
-/// Connections from one address, so that the kernel has not to search for a port.
+/// Connections from one address, so that the kernel need not search for a port.
 const PER_ADDRESS: usize = 4_000;
 const ADDRESSES: usize = 250;
 const EINPROGRESS: i32 = 115;
 
-/// What is asked, and of whom.
+/// The requests of a load, and the server that gets them.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpLoad {
     pub(crate) address: SocketAddr,
-    /// The whole request.
+    /// The bytes of the whole request.
     pub(crate) request: Vec<u8>,
-    /// Requests of a connection, one after the other.
+    /// Number of requests per connection, one after the other.
     pub(crate) calls: u32,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub(crate) struct HttpOutcome {
     pub(crate) replies: u64,
@@ -109,7 +109,7 @@ pub(crate) fn hammer(load: &HttpLoad, at_once: usize, requests: u64) -> Result<H
     })
 }
 
-/// A connection.
+/// One connection of the load.
 struct LoadClient {
     socket: TcpStream,
     /// When the request under way was due.
@@ -184,7 +184,7 @@ impl<'a> HttpCrowd<'a> {
         Ok(self.outcome)
     }
 
-    /// Begins to connect.
+    /// Starts to connect.
     fn open(&mut self, due: Instant) -> Result<()> {
         if self.open >= OPEN_MAX {
             self.outcome.errors += u64::from(self.load.calls);
@@ -210,7 +210,7 @@ impl<'a> HttpCrowd<'a> {
         }
     }
 
-    /// What a connection has not got by now counts as failed.
+    /// Closes a connection. Its missing answers count as failed.
     fn close(&mut self, index: usize) {
         if let Some(client) = self.clients[index].take() {
             self.outcome.errors += u64::from(client.left);
@@ -279,8 +279,8 @@ fn dial(server: SocketAddr) -> Result<TcpStream> {
     }
 }
 
-/// Whether an answer is whole. One that has neither a length nor chunks is as long as its connection, and is not
-/// understood.
+/// Whether an answer is complete. An answer without a length and without chunks is not supported, because it lasts as
+/// long as its connection.
 ///
 /// # Errors
 /// When the answer reports a failure.
@@ -300,7 +300,7 @@ fn is_whole(bytes: &[u8]) -> Result<bool> {
     }
 }
 
-/// The length that a head of an answer tells.
+/// The length that the head of an answer states.
 fn length_of(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let line = head

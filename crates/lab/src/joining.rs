@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::publisher::PublishClient;
 
-/// How long nodes may take to see each other.
+/// Maximum time for nodes to see each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 

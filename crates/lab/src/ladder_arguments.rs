@@ -1,4 +1,4 @@
-//! Arguments of the ladder.
+//! The command line of `touchline lab ladder`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,40 +8,40 @@ use clap::Args;
 
 use crate::numbers::{at_least_one, rate};
 
-/// More and more connections.
+/// Options of `ladder`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LadderOptions {
-    /// CONNECTIONS:CONCURRENCY of each step, in the order in which they are run. A step without a concurrency takes
-    /// that of the next step that has one.
+    /// CONNECTIONS:CONCURRENCY of each step, in the order of the steps. If a step has no concurrency, it uses the
+    /// concurrency of the next step that has one.
     #[arg(
         long,
         value_name = "STEPS",
         default_value = "1000:5,4000:5,8000:500,16000:2000,32000:2000,65536:8192,100000:32768"
     )]
     pub(crate) steps: LadderSteps,
-    /// Publications of each step. One goes to all channels, and the next when all subscribers have it.
+    /// Publications per step. Each goes to all channels, and the next one follows when all subscribers have it.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 10)]
     pub(crate) messages: usize,
-    /// Publications a second at most, of all channels together.
+    /// Maximum publications per second, in all channels together.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 1.0)]
     pub(crate) rate: f64,
-    /// Channels that the connections are spread over.
+    /// Number of channels that the connections are spread over.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) channels: u32,
-    /// How long the matches of the last step last, seconds: the connections subscribe to matches too, and each match
-    /// gets an event every 30 seconds. 0 leaves them out.
+    /// Duration of the matches of the last step, seconds. The connections also subscribe to matches, and each match
+    /// gets an event every 30 seconds. 0: no matches.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub(crate) lasting: u32,
-    /// Matches of the last step.
+    /// Number of matches of the last step.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) matches: u32,
-    /// Where to write the chart over the steps, SVG.
+    /// File for the chart of the steps, SVG.
     #[arg(long, value_name = "FILE", value_parser = crate::output_file::writable)]
     pub(crate) chart: Option<PathBuf>,
 }
 
-/// One step: so many connections, so many of them opened at a time.
+/// One step: the number of connections, and how many of them are opened at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LadderStep {
     pub(crate) connections: usize,
@@ -65,7 +65,7 @@ impl FromStr for LadderSteps {
                 None => next,
             };
             let concurrency = next.with_context(|| {
-                format!("no concurrency for {word} and none behind it: expected CONNECTIONS:CONCURRENCY, as 8000:500")
+                format!("no concurrency for {word} or a later step: expected CONNECTIONS:CONCURRENCY, such as 8000:500")
             })?;
             steps.push(LadderStep { connections, concurrency });
         }

@@ -1,16 +1,16 @@
-//! What subscribers were due and what they got. A publication that is missing, doubled or out of order is never hidden
-//! by an average.
+//! The publications that subscribers should get and those that they got. An average never hides a publication that is
+//! missing, duplicated or out of order.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Times, microseconds.
+/// A distribution of times, microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Times(Histogram<u64>);
 
 impl Default for Times {
     fn default() -> Self {
-        // Three digits need no more than a few dozen kilobytes; the bounds are right by construction.
+        // Three digits need only a few dozen kilobytes. The bounds are valid by construction.
         Times(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are within bounds")))
     }
 }
@@ -34,7 +34,7 @@ impl Times {
         self.0.len()
     }
 
-    /// The longest, milliseconds.
+    /// The longest time, milliseconds.
     pub(crate) fn max_ms(&self) -> f64 {
         self.0.max() as f64 / 1e3
     }
@@ -55,12 +55,12 @@ impl Times {
     }
 }
 
-/// Counts of what was wrong.
+/// Counts of errors in deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wrongs {
     /// Publications that never came.
     pub(crate) lost: u64,
-    /// Publications that came again, or after a later one.
+    /// Publications that arrived again, or after a later one.
     pub(crate) repeated: u64,
     /// Connections that ended before they should.
     pub(crate) closed: u64,
@@ -83,12 +83,12 @@ impl Wrongs {
     }
 }
 
-/// How far one subscriber is.
+/// The progress of one subscriber.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
     /// Number of the last publication that came.
     pub(crate) last: u64,
-    /// Number of the last one that is due.
+    /// The number of the last publication that is due.
     due: u64,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// All begins anew: the connections are opened.
+    /// Resets all counts: the connections are opened again.
     pub(crate) fn reset(&mut self) {
         *self = Ledger::default();
     }
@@ -119,7 +119,7 @@ impl Ledger {
         self.expected += more;
     }
 
-    /// A publication has come.
+    /// Records a received publication.
     pub(crate) fn receive(&mut self, subscriber: &mut Progress, number: u64, age_us: u64) {
         if number <= subscriber.last {
             self.wrongs.repeated += 1;
@@ -131,12 +131,12 @@ impl Ledger {
         self.times.record(age_us);
     }
 
-    /// Whether nothing more is to come.
+    /// Whether all expected publications have arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.delivered + self.wrongs.lost >= self.expected
     }
 
-    /// The round is over: what a subscriber is still due is lost.
+    /// Ends the round of a subscriber: publications that are still missing count as lost.
     pub(crate) fn end_round(&mut self, subscriber: &mut Progress) {
         self.wrongs.lost += subscriber.due.saturating_sub(subscriber.last);
         subscriber.last = subscriber.last.max(subscriber.due);

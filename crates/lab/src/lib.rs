@@ -1,12 +1,12 @@
-//! The lab: load generators, floors and self-checking scenarios. Every figure of `docs/performance.md` comes out of it.
+//! The lab: load generators, floors and self-checking scenarios. It produces every figure of `docs/performance.md`.
 //!
-//! The *conductor* (this process) starts a fresh server, one or more *workers* (processes that hold the subscribers),
-//! and beside them the *floor*: the same bytes to as many plain sockets, written in a bare loop. What a server costs is
-//! the time that the kernel accounts to its process, divided by the work done, so it holds on a busy machine too. Every
-//! subscriber checks that nothing is lost, doubled or out of order.
+//! The *conductor* (this process) starts a new server and one or more *workers* (processes that hold the subscribers).
+//! For comparison it also starts the *floor*: a bare loop that writes the same bytes to as many plain sockets. The cost
+//! of a server is the CPU time that the kernel accounts to its process, divided by the work done, so it is valid on a
+//! busy machine too. Every subscriber checks that no publication is lost, duplicated or out of order.
 //!
-//! It is not part of a node, and not a library for clients: its clients read as few bytes as a check needs.
-//! `touchline lab` runs it; the binary passes its arguments here.
+//! The lab is neither part of a node nor a library for clients: its clients parse only what a check needs. `touchline
+//! lab` runs it; the binary passes its arguments to this crate.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -27,22 +27,24 @@
 //!
 //! # Where to begin
 //!
-//! 1. `arguments.rs`: every scenario, with what it measures.
-//! 2. `scenario/fanout.rs`: one of them, from the start of a server to the figures.
-//! 3. `worker/subscriber.rs`: one subscriber; `ledger.rs`: what it was due and what it got.
+//! 1. `arguments.rs`: every scenario and what it measures.
+//! 2. `scenario/fanout.rs`: one scenario, from the start of a server to the figures.
+//! 3. `worker/subscriber.rs`: one subscriber. `ledger.rs`: the publications that it should get and those that it got.
 //! 4. `report.rs`: figures, their bounds, and the medians over the runs.
 //!
 //! # What never happens
 //!
-//! - Nothing here links `touchline-server`: the server under test is another process.
-//! - No lost, doubled or disordered publication is hidden by a good figure: it breaks the bound of its scenario.
-//! - No figure with a bound that is not kept ends with exit code 0.
-//! - No figure is that of the best run: the median of all runs is printed.
+//! - The lab never links `touchline-server`: the server under test is another process.
+//! - A good figure never hides a lost, duplicated or reordered publication: each one breaks the bound of its scenario.
+//! - The exit code is never 0 if a figure breaks its bound.
+//! - The lab never prints the best run: it prints the median of all runs.
 
 mod acting;
 mod arguments;
 mod certificate;
 mod chart;
+mod deploy_arguments;
+mod dial;
 mod floor;
 mod guard;
 mod hook_parts;
@@ -62,6 +64,7 @@ mod reaction_parts;
 mod registry_node;
 mod report;
 mod rival;
+mod roaming;
 mod scenario;
 mod server_under_test;
 mod socket;
@@ -80,11 +83,10 @@ use anyhow::Result;
 
 pub use arguments::LabArguments;
 
-/// Runs what the arguments say: a scenario, or a part that a scenario has started. The exit code says whether every
-/// bound was kept.
+/// Runs a scenario, or a helper process of a scenario. The exit code says whether every bound was kept.
 ///
 /// # Errors
-/// When a server, a worker or a socket of the lab's own fails, so that nothing could be measured.
+/// When a server, a worker or a socket of the lab fails, so that nothing could be measured.
 pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::LabCommand::Worker => worker::run().map(|()| ExitCode::SUCCESS),
@@ -94,6 +96,7 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
         arguments::LabCommand::HookCaller => hook_parts::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::ReactionFloor => reaction_parts::serve_floor().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::ReactionCrowd => reaction_parts::run_crowd().map(|()| ExitCode::SUCCESS),
+        arguments::LabCommand::RoamingClients => roaming::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
         arguments::LabCommand::WaitingThreads { count, delay } => {
             scenario::let_threads_wait(count, delay).map(|()| ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! What the machine allows a run of the lab: files, memory, source addresses; and whether a step of the ladder fits.
+//! The limits of the machine for a run of the lab (files, memory, source addresses), and whether a step of the ladder
+//! fits.
 
 use std::fs;
 
@@ -6,11 +7,11 @@ use anyhow::{Context as _, Result};
 
 /// Files of a process besides its connections.
 const FILES_BESIDE: u64 = 200;
-/// Memory of one connection with both its ends, of server, load and kernel, bytes. Measured: `touchline lab ladder`.
+/// Memory of one connection with both ends, in server, load and kernel, bytes. Measured by `touchline lab ladder`.
 const BYTES_EACH: u64 = 11_000;
 /// Memory of a process of the lab besides its connections, bytes.
 const BYTES_OF_PROCESS: u64 = 12 << 20;
-/// Memory for TCP's buffers that a connection takes while an event is on its way to all, pages.
+/// Pages of TCP buffers per connection while an event is sent to all.
 const TCP_PAGES_EACH: f64 = 0.2;
 /// Connections that the lab's source addresses allow: 4,000 of each of the addresses 127.x.0.1 to 127.x.0.254.
 const ADDRESSED: u64 = 254 * 4_000;
@@ -25,7 +26,7 @@ pub(crate) struct MachineLimits {
     files: u64,
     /// Files that one process may open.
     files_each: u64,
-    /// Pages that the buffers of all TCP connections may take before the kernel drops what comes.
+    /// Pages that the buffers of all TCP connections may use before the kernel drops incoming data.
     tcp_pages: u64,
     /// Memory that is available, bytes.
     bytes: u64,
@@ -35,11 +36,11 @@ pub(crate) struct MachineLimits {
     lookup_entries: Option<u64>,
 }
 
-/// What a step of the ladder takes.
+/// The resources that a step of the ladder needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepNeeds {
     pub(crate) connections: u64,
-    /// Most connections of one process.
+    /// Maximum number of connections of one process.
     pub(crate) of_process: u64,
     /// Servers, and processes that hold the other ends.
     pub(crate) processes: u64,
@@ -56,7 +57,7 @@ impl MachineLimits {
         Ok(MachineLimits {
             files: numbers("/proc/sys/fs/file-max")?.last().copied().unwrap_or(0) - open.first().copied().unwrap_or(0),
             files_each: files_of_process(&text("/proc/self/limits")?)?,
-            // Network namespaces are not told; the limit holds for all together.
+            // The limit applies to all network namespaces together.
             tcp_pages: numbers("/proc/sys/net/ipv4/tcp_mem").ok().and_then(|it| it.last().copied()).unwrap_or(u64::MAX),
             bytes: kib(&text("/proc/meminfo")?, "MemAvailable:").context("no MemAvailable in /proc/meminfo")? << 10,
             tracked: match tracking {

@@ -1,13 +1,13 @@
 //! Numbers of the command line that a measurement can work with.
 
-/// The lowest rate, a second: at a lower one a run of the fewest publications takes days.
+/// Minimum rate per second. At a lower rate even a short run would take days.
 const RATE_MIN: f64 = 0.001;
 /// The highest rate, a second.
 const RATE_MAX: f64 = 1e9;
-/// The greatest count.
+/// Maximum value of a count.
 const COUNT_MAX: usize = 1_000_000_000;
 
-/// A rate a second; 0 stands for as fast as possible where that is said.
+/// Parses a rate per second. 0 stands for "as fast as possible" where the option says so.
 ///
 /// # Errors
 /// When it is not a number, negative, or out of range.

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 
-/// The path of a file that can be written. It is opened before the measurement begins, which takes minutes.
+/// Parses the path of a writable file. The file is opened before the measurement, which takes minutes.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,5 +1,5 @@
-//! A part of the lab that is a process of its own: it reads commands from standard input and writes reports to standard
-//! output, one JSON line each. The conductor's side and the part's own.
+//! A part of the lab that runs as a separate process. It reads commands from standard input and writes reports to
+//! standard output, one JSON line each. This module has the conductor's side and the part's side.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::process::ChildProcess;
 
-/// The conductor's side: a part that takes commands of the type `C` and writes reports of the type `R`. Its process
-/// ends when this is dropped.
+/// The conductor's side of a part that accepts commands of the type `C` and writes reports of the type `R`. Dropping
+/// this value ends the process.
 pub(crate) struct LabPart<C, R> {
     process: ChildProcess,
     commands: ChildStdin,
@@ -39,7 +39,7 @@ impl<C: Serialize, R: DeserializeOwned> LabPart<C, R> {
         self.process.pid()
     }
 
-    /// Sends a command.
+    /// Sends a command to the part.
     ///
     /// # Errors
     /// When the part has ended.

@@ -1,11 +1,12 @@
-//! What a process has used, as the kernel accounts it.
+//! The resource usage of a process, as the kernel accounts it, and processes that the lab starts.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::guard;
 use crate::stat::stat_field;
@@ -14,6 +15,9 @@ use crate::stat::stat_field;
 const PAGE: u64 = 4_096;
 /// Between two looks whether all processes run.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Time between two checks whether a process has ended after a signal.
+const END_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Microseconds that all threads of a process have been on a processor.
 ///
@@ -39,7 +43,7 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<f64> {
     Ok((pages * PAGE) as f64)
 }
 
-/// The processes that should run, with what they are.
+/// The processes that should run, with their descriptions.
 static RUNNING: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
 
 /// Whether all processes run that the lab has started and not ended.
@@ -92,7 +96,7 @@ impl ChildProcess {
         Ok(ChildProcess::of(child, &format!("the part {}", words.join(" "))))
     }
 
-    /// A process that was started. `what`: it is, for people.
+    /// A started process. `what` describes it for messages.
     pub(crate) fn of(child: Child, what: &str) -> Self {
         guard::end_with_lab(child.id());
         RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push((child.id(), what.to_owned()));
@@ -102,11 +106,42 @@ impl ChildProcess {
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
+
+    /// Sends SIGTERM to the process. From now on its end is not a failure.
+    ///
+    /// # Errors
+    /// When the system can't signal it.
+    pub(crate) fn terminate(&self) -> Result<()> {
+        self.forget();
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).context("a process has a number")?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+
+    /// Waits for the end of a process after SIGTERM.
+    ///
+    /// # Errors
+    /// When it still runs after `patience`.
+    pub(crate) fn wait_for_end(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > until {
+                bail!("process {} was told to end, and still runs after {patience:?}", self.pid());
+            }
+            std::thread::sleep(END_INTERVAL);
+        }
+    }
+
+    fn forget(&self) {
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|(pid, _)| *pid != self.pid());
+    }
 }
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|(pid, _)| *pid != self.pid());
+        self.forget();
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -128,7 +163,7 @@ impl Meter {
     }
 }
 
-/// Unix time, microseconds: the one clock that all processes of the lab share.
+/// Unix time, microseconds. It is the common clock of all processes of the lab.
 pub(crate) fn now_us() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as u64
 }

@@ -1,4 +1,5 @@
-//! Publishers over HTTP: one that is paced or waits for each answer, and many at once for the publish scenario.
+//! Publishers over HTTP: a single one that is paced or waits for each answer, and many concurrent ones for the publish
+//! scenario.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -103,7 +104,7 @@ impl Publisher {
         Ok(Publisher { api, socket, prefix: prefix.to_owned(), channels, size, sent: 0, answer: vec![0; 4_096] })
     }
 
-    /// Connects anew: the server may be another process by now.
+    /// Connects again, because the server may be another process by now.
     pub(crate) fn reconnect(&mut self) -> Result<()> {
         self.socket = connect(&self.api)?;
         Ok(())
@@ -158,7 +159,7 @@ pub(crate) struct Published {
 /// The precision of the publishing rate.
 const RATE_PRECISION: Duration = Duration::from_micros(20);
 
-/// Many publishers, one request at a time each.
+/// Many publishers, each with one request at a time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Many<'a> {
     pub(crate) channel: &'a str,

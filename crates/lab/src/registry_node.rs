@@ -71,7 +71,7 @@ pub(crate) fn run() -> Result<()> {
     std::io::stdin().read_line(&mut first)?;
     let RegistryNodeCommand::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
     let (sender, inputs) = channel();
-    // Nobody waits for a silent node here: the replica's own time-outs are what is measured.
+    // The scenario does not wait for a silent node: it measures the replica's own timeouts.
     let cluster = ClusterSettings {
         nats_url: vec![url],
         name: "lab".to_owned(),
@@ -136,7 +136,7 @@ impl RegistryNode {
         }
     }
 
-    /// Handles the waiting inputs, goes on with the steady registrations, and sends the replica's messages.
+    /// Handles the waiting inputs, continues the steady registrations, and sends the replica's messages.
     fn advance(&mut self) -> Result<()> {
         while let Ok(input) = self.inputs.try_recv() {
             self.handle(input)?;

@@ -34,7 +34,7 @@ impl Figure {
         Figure::new(scenario, "lost, doubled, out of order, closed", "").bound(0.0, 0.0)
     }
 
-    /// The same without a bound, unless the bound holds for what is measured.
+    /// The same figure without its bound, unless `is_bound`.
     pub(crate) const fn only_if(self, is_bound: bool) -> Self {
         if is_bound { self } else { Figure { must: None, aim: None, ..self } }
     }
@@ -44,7 +44,7 @@ impl Figure {
     }
 }
 
-/// What a ratio is made of: medians of what was measured and of its floor, in this unit.
+/// The parts of a ratio: the medians of the measured value and of its floor, in this unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct RatioParts {
     measured: f64,
@@ -52,7 +52,7 @@ struct RatioParts {
     parts_unit: &'static str,
 }
 
-/// A figure and what each run gave.
+/// A figure and its value in each run.
 #[derive(Debug, Serialize)]
 struct ReportLine {
     #[serde(flatten)]
@@ -70,7 +70,7 @@ struct ReportLine {
 struct Readings {
     figure: Figure,
     values: Vec<f64>,
-    /// Of ratios: what was measured and its floor, each time, and their unit.
+    /// For ratios: the measured values with their floors, and the unit.
     parts: Vec<(f64, f64)>,
     parts_unit: &'static str,
 }
@@ -79,24 +79,24 @@ struct Readings {
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     readings: Vec<Readings>,
-    /// Lines of a chart, by name: what each run gave for each place on the axis.
+    /// Lines of a chart by name: the values of the runs for each place on the axis.
     lines: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
 }
 
 impl Results {
-    /// Adds the value that one run gave for a figure.
+    /// Adds the value of one run to a figure.
     pub(crate) fn add(&mut self, figure: Figure, value: f64) {
         self.of(figure, "").values.push(value);
     }
 
-    /// Adds ratios of what was measured to its floor, measured beside it; both in `unit`.
+    /// Adds the ratios of measured values to their floors; both are in `unit`.
     pub(crate) fn compare(&mut self, figure: Figure, unit: &'static str, pairs: &[(f64, f64)]) {
         let readings = self.of(figure, unit);
         readings.values.extend(pairs.iter().map(|(measured, floor)| measured / floor));
         readings.parts.extend(pairs);
     }
 
-    /// Adds a point of a chart's line that one run gave.
+    /// Adds a point of one run to a line of a chart.
     pub(crate) fn point(&mut self, line: &str, x: u32, y: f64) {
         self.lines.entry(line.to_owned()).or_default().entry(x).or_default().push(y);
     }
@@ -107,7 +107,7 @@ impl Results {
         self.lines.iter().map(|(name, steps)| (name.clone(), points(steps))).collect()
     }
 
-    /// Adds all that others have, behind what is there.
+    /// Appends all figures of other results.
     pub(crate) fn append(&mut self, others: Results) {
         for other in others.readings {
             let own = self.of(other.figure, other.parts_unit);
@@ -184,7 +184,7 @@ fn print_table(lines: &[ReportLine]) {
     println!();
 }
 
-/// One line of the table: with what was measured and its floor where the figure is a ratio that has them.
+/// One line of the table. A ratio also shows the measured value and its floor.
 fn table_row(line: &ReportLine) -> String {
     let sign = if line.figure.is_rate { '≥' } else { '≤' };
     let verdict = match line.is_kept {

@@ -1,4 +1,4 @@
-//! A program beside Touchline: it prints lines, and the lab reads them.
+//! A program to compare Touchline with. The lab reads the lines that it prints.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    /// Starts a program. Its standard input stays open as long as this is there.
+    /// Starts a program. Its standard input stays open until this value is dropped.
     ///
     /// # Errors
     /// When the system can't start it.

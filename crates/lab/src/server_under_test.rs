@@ -1,4 +1,4 @@
-//! The server under test: a fresh Touchline, or one that runs already.
+//! The server under test: a new Touchline, or a running server.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::workers::Plan;
 
 /// Secret of the tokens that a server started by the lab accepts.
 const SECRET: &str = "the lab's own secret, good on loopback only";
-/// How long a server may take to listen.
+/// Maximum time until a server listens.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Prefix of channels without history.
@@ -42,7 +42,7 @@ pub(crate) const OUTBOX_BATCH: u32 = 1_000;
 /// Prefix of channels with history on disk.
 pub(crate) const DURABLE: &str = "durable:c";
 
-/// Prefix of rooms in which one speaks and others listen.
+/// Prefix of rooms with one speaker and listeners.
 pub(crate) const ROOM: &str = "talk:room";
 /// Prefix of channels into which clients publish.
 pub(crate) const DIRECT: &str = "direct:c";
@@ -116,7 +116,7 @@ struct Setup<'a> {
     /// The port of gRPC.
     grpc: Option<SocketAddr>,
     events: Option<&'a EventsSetup<'a>>,
-    /// How often reactions are told; None = there are none.
+    /// Interval of reaction totals. `None` = no reactions.
     reactions: Option<&'a str>,
     has_rooms: bool,
     has_pages: bool,
@@ -125,7 +125,7 @@ struct Setup<'a> {
     is_crowded: bool,
 }
 
-/// What a backend is asked about.
+/// The actions that call a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AskedAction {
     /// Connections without a token.
@@ -136,7 +136,7 @@ pub(crate) enum AskedAction {
     Publish,
 }
 
-/// Events that are told.
+/// The events that are sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventsSetup<'a> {
     /// Where the backend listens.
@@ -186,7 +186,7 @@ impl HookSetup {
 }
 
 impl ServerUnderTest {
-    /// The server of the options, or a fresh one.
+    /// The server in the options, or a new one.
     ///
     /// # Errors
     /// When a fresh one does not start.
@@ -281,7 +281,7 @@ impl ServerUnderTest {
         Ok((server, address))
     }
 
-    /// A fresh server that tells a backend what happens, if one is given.
+    /// A new server that sends lifecycle events to a backend, if one is given.
     ///
     /// # Errors
     /// When it does not start.
@@ -290,7 +290,7 @@ impl ServerUnderTest {
         ServerUnderTest::launch(options, &Setup { events, postgres, ..Setup::default() })
     }
 
-    /// A fresh server whose channels `match:…` have reactions, which it tells this often.
+    /// A new server whose channels `match:…` have reactions. It publishes their totals at this interval.
     ///
     /// # Errors
     /// When it does not start.
@@ -406,7 +406,7 @@ impl ServerUnderTest {
         LabStream::connect(self.address, self.transport == ClientTransport::Tls)
     }
 
-    /// The token of a user; `None` = clients of this server come without one.
+    /// The token of a user. `None` = clients of this server have no tokens.
     pub(crate) fn token(&self, user: usize) -> Option<String> {
         self.token_secret.as_deref().map(|secret| crate::token::sign(secret, user, false))
     }
@@ -444,7 +444,7 @@ impl ServerUnderTest {
     }
 }
 
-/// A server that was killed, and what starts it again.
+/// A server that was killed, and the data to start it again.
 pub(crate) struct Killed {
     address: SocketAddr,
     transport: ClientTransport,

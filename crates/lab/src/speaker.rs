@@ -1,4 +1,4 @@
-//! A speaker: one connection that sends frames of speech at their times, whatever becomes of those before.
+//! A speaker: one connection that sends speech frames at their times, whether earlier ones have arrived or not.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -15,15 +15,15 @@ use crate::process::now_us;
 use crate::transport::ClientTransport;
 use crate::wire;
 
-/// How speakers and listeners of speech come: JSON has no bytes.
+/// The transport of speakers and listeners, because JSON has no bytes.
 pub(crate) const SPEECH: ClientTransport = ClientTransport::Protobuf;
 /// Bytes of a frame: Opus at 28.8 kbit/s.
 pub(crate) const FRAME_SIZE: usize = 72;
-/// Frames a second.
+/// Frames per second.
 pub(crate) const FRAME_RATE: u64 = 50;
 /// Microseconds of a frame.
 const FRAME_US: u64 = 1_000_000 / FRAME_RATE;
-/// How long an answer may take.
+/// Maximum time of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The command that connects has this id. A frame has its number, plus this, so that each answer has an id of its own.
 const CONNECT_ID: u64 = 1;
@@ -32,7 +32,7 @@ const CONNECT_ID: u64 = 1;
 pub(crate) struct Speaker {
     socket: TcpStream,
     channel: String,
-    /// Whether the other end is the floor, which takes frames as listeners get them and answers nothing.
+    /// Whether the peer is the floor, which accepts frames in the form for listeners and sends no answers.
     is_bare: bool,
     /// The beginning of a message that is not whole.
     rest: Vec<u8>,
@@ -80,8 +80,8 @@ impl Speaker {
         Ok(Speaker { socket, channel: channel.to_owned(), is_bare, rest: Vec::new(), answered: 0 })
     }
 
-    /// Sends so many frames, each with the time at which it is due, and waits for the answers. Returns by how much
-    /// they were sent late.
+    /// Sends this many frames, each with the time at which it is due, and waits for the answers. Returns the delays of
+    /// the sends.
     ///
     /// # Errors
     /// When the connection ends, or a frame is refused.
@@ -100,7 +100,7 @@ impl Speaker {
         Ok(delays)
     }
 
-    /// The bytes by which a frame is sent: a command to a server, or what each listener gets from the floor.
+    /// The bytes to send for a frame: a command to a server, or the listener's bytes to the floor.
     fn message(&self, number: u64, due_us: u64) -> Vec<u8> {
         let frame = frame(number, due_us);
         if self.is_bare {
@@ -113,7 +113,7 @@ impl Speaker {
         })
     }
 
-    /// Takes the answers that are there already.
+    /// Reads the answers that have arrived.
     fn take_answers(&mut self) -> Result<()> {
         self.socket.set_nonblocking(true)?;
         while self.read_some()? > 0 {}
@@ -174,8 +174,8 @@ impl Speaker {
     }
 }
 
-/// A frame of speech: its number and the time at which it is due, as the listeners look for them, and bytes that are no
-/// text.
+/// A frame of speech: its number and the time at which it is due, as the listeners look for them, and bytes that are
+/// not text.
 fn frame(number: u64, due_us: u64) -> Vec<u8> {
     let mut frame = wire::data(number, due_us, FRAME_SIZE).into_bytes();
     let header = wire::data(0, due_us, 0).len();
@@ -183,8 +183,7 @@ fn frame(number: u64, due_us: u64) -> Vec<u8> {
     frame
 }
 
-/// What each listener gets: the bytes that a server writes for a frame of an anonymous client in a channel with
-/// history.
+/// The bytes for each listener: what a server writes for a frame of an anonymous client in a channel with history.
 fn delivered(channel: &str, number: u64, frame: &[u8], due_us: u64) -> Vec<u8> {
     let client = "00000000-0000-4000-8000-000000000000";
     let info = ClientInfo { user: "".into(), client: client.into(), conn_info: None, chan_info: None };
@@ -193,7 +192,7 @@ fn delivered(channel: &str, number: u64, frame: &[u8], due_us: u64) -> Vec<u8> {
     Publication::encode(channel, &content, Some(place)).framed(SPEECH.wire(), Delta::None).to_vec()
 }
 
-/// What a message of the server has.
+/// The fields of a server message.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Replies {
     /// Answers to commands.
@@ -204,7 +203,7 @@ struct Replies {
 /// Reads a message: replies, each with its length before it.
 ///
 /// # Errors
-/// When a command was refused, or the message is no Protobuf.
+/// When a command was refused, or the message is not Protobuf.
 fn replies(mut payload: &[u8]) -> Result<Replies> {
     let malformed = |_| anyhow!("the server sends no Protobuf to the speaker");
     let mut found = Replies::default();

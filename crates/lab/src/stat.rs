@@ -1,4 +1,4 @@
-//! What the kernel says of a process in one line.
+//! The kernel's one-line status of a process.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The transports of the lab's subscribers: what a subscriber sends until it is subscribed, and how the bytes that it
-//! receives are split into messages.
+//! The transports of the lab's subscribers: the bytes that a subscriber sends until it is subscribed, and how to split
+//! received bytes into messages.
 
 use std::borrow::Cow;
 

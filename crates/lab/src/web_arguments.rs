@@ -1,4 +1,4 @@
-//! Arguments of the scenarios that are about HTTP, and about programs beside them.
+//! The command line of the scenarios about HTTP, and of programs that they compare with.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::numbers::at_least_one;
 
-/// A program beside Touchline, by a name of its own.
+/// A program to compare Touchline with, and its name.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedProgram {
     pub(crate) name: String,
@@ -28,10 +28,10 @@ impl FromStr for NamedProgram {
 }
 
 impl NamedProgram {
-    /// Whether the program is there, before minutes are spent on what stands beside it.
+    /// Checks that the program exists, before the lab spends minutes on the other measurements.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the program does not exist.
     pub(crate) fn find(&self) -> Result<()> {
         let program = self.words.first().map_or("", String::as_str);
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -44,17 +44,17 @@ impl NamedProgram {
     }
 }
 
-/// Web servers.
+/// Options of `http`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HttpOptions {
-    /// The program that embeds Touchline and answers `/?value=…`: the example `echo` of touchline-server.
+    /// Program that embeds Touchline and answers `/?value=…`: the example `echo` of touchline-server.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) echo: PathBuf,
-    /// A server beside it that answers the same and prints its address: those of crates/lab/rivals/http.
+    /// Another server that gives the same answers and prints its address, such as those of crates/lab/rivals/http.
     #[arg(long = "rival", value_name = "NAME=COMMAND")]
     pub(crate) rivals: Vec<NamedProgram>,
-    /// Connections a second of each step of the sweep; after the first that a server does not keep up with it gets no
-    /// more.
+    /// Connections per second of each step of the sweep. After the first step that a server cannot keep up with, it
+    /// gets no further steps.
     #[arg(
         long,
         value_delimiter = ',',
@@ -63,47 +63,47 @@ pub(crate) struct HttpOptions {
         default_value = "200,400,800,1200,3000,5000,8000,12000"
     )]
     pub(crate) rates: Vec<u32>,
-    /// Connections of a step; at least as many as come in two seconds.
+    /// Connections per step, at least as many as arrive within two seconds.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
     pub(crate) connections: usize,
-    /// Requests of each connection of the sweep.
+    /// Requests per connection of the sweep.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) calls: u32,
-    /// Requests of the closed loop.
+    /// Number of requests of the closed loop.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) requests: u64,
-    /// Connections of the closed loop at a time.
+    /// Concurrent connections of the closed loop.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) at_once: u32,
-    /// Where to write the chart of the sweep, SVG.
+    /// File for the chart of the sweep, SVG.
     #[arg(long, value_name = "FILE", value_parser = crate::output_file::writable)]
     pub(crate) chart: Option<PathBuf>,
 }
 
-/// The demo's pages and assets.
+/// Options of `assets`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AssetsOptions {
-    /// Requests of each kind.
+    /// Number of requests of each kind.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
     pub(crate) requests: u64,
-    /// Connections at a time.
+    /// Number of concurrent connections.
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) at_once: u32,
 }
 
-/// Calls that wait.
+/// Options of `waiting`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WaitingOptions {
-    /// Clients that call.
+    /// Number of clients that call.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 1_000)]
     pub(crate) callers: usize,
-    /// Calls of each, all at the same time.
+    /// Calls per client, all at the same time.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) calls: usize,
-    /// Seconds after which a call is answered.
+    /// Time after which a call is answered, seconds.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600), default_value_t = 10)]
     pub(crate) delay: u64,
-    /// A program beside it that lets as many wait: those of crates/lab/rivals/waiting.
+    /// Another program in which the same number of tasks wait, such as those of crates/lab/rivals/waiting.
     #[arg(long = "rival", value_name = "NAME=COMMAND")]
     pub(crate) rivals: Vec<NamedProgram>,
 }

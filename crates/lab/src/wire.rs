@@ -7,7 +7,7 @@ use touchline_protocol::websocket::{Opcode, encode_masked_frame};
 /// A mask that is not zero: unmasking must cost the server what it costs with real clients.
 pub(crate) const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 /// Numbers are written from here, so that all have ten digits.
-const NUMBER_BASE: u64 = 1_000_000_000;
+pub(crate) const NUMBER_BASE: u64 = 1_000_000_000;
 const NUMBER_DIGITS: usize = 10;
 const TIME_DIGITS: usize = 16;
 const MARK: &[u8] = b"{\"n\":1";

@@ -16,7 +16,7 @@ use crate::transport::ClientTransport;
 use crate::wire::Dialect;
 use crate::worker::{SubscriberRequest, WorkerCommand, WorkerReport, WorkerSpec};
 
-/// Subscribers of one worker: below the limit of 20,000 open files of a process.
+/// Maximum number of subscribers of one worker, below the limit of 20,000 open files of a process.
 pub(crate) const PER_WORKER: usize = 16_500;
 /// A worker that reports nothing for so long counts as failed.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Subscribers of each server; the last one may have fewer.
+    /// Number of subscribers per server; the last server may have fewer.
     pub(crate) fn share(&self) -> usize {
         self.connections.div_ceil(self.servers.len())
     }
@@ -91,7 +91,7 @@ pub(crate) struct Delivered {
 }
 
 impl Delivered {
-    /// Adds what another round of the same subscribers gave.
+    /// Adds the results of another round of the same subscribers.
     pub(crate) fn add(&mut self, other: Delivered) {
         self.count += other.count;
         self.wrongs.add(other.wrongs);
@@ -238,7 +238,7 @@ impl Workers {
         Ok((count, longest))
     }
 
-    /// Closes all subscribers. Returns what went wrong since the last report.
+    /// Closes all subscribers. Returns the errors since the last report.
     pub(crate) fn close(&mut self) -> Result<Wrongs> {
         self.command(&WorkerCommand::Close)?;
         let mut all = Wrongs::default();
@@ -307,9 +307,9 @@ fn send_command(commands: &mut ChildStdin, command: &WorkerCommand) -> Result<()
     Ok(commands.flush()?)
 }
 
-/// The second octet of a loopback network: another one for each worker, and another first one in each process, because
-/// closed connections keep their ports for a minute.
-fn network() -> u8 {
+/// The second octet of a loopback network. Each worker gets another one, and each process starts with another one,
+/// because closed connections keep their ports for a minute.
+pub(crate) fn network() -> u8 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     1 + ((std::process::id() + NEXT.fetch_add(1, Relaxed)) % 250) as u8
 }

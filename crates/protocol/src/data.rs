@@ -1,4 +1,4 @@
-//! Payloads: JSON values that travel through the server as they are.
+//! Payloads: JSON values that pass through the server unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,11 @@ use serde_json::value::RawValue;
 use crate::code::Error;
 use crate::notation::spelled;
 
-/// Deepest nesting of a payload: JSON readers of clients give up somewhere behind it.
+/// The deepest allowed nesting of a payload. JSON parsers of clients fail somewhere beyond this depth.
 pub const DEPTH_MAX: usize = 128;
 
-/// What is read from a JSON object only. Serde would take a list for the fields of a struct, in their order.
+/// A value that is read only from a JSON object. Serde by itself also accepts a list as the fields of a struct, in
+/// order.
 pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -36,45 +37,46 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a field for which `null` is absence, and absence is what the type has by default.
+/// Reads a field in which `null` means absence. An absent field gets the default value of its type.
 ///
 /// # Errors
-/// When it holds something else.
+/// Fails if the field holds a value of another type.
 pub fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a field that holds an [`Object`], or `null`, which is absence.
+/// Reads a field that holds an [`Object`]. `null` means absence (`None`).
 ///
 /// # Errors
-/// When it holds something else.
+/// Fails if the field holds a value of another type.
 pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
 }
 
-/// The same; absence is what the type has by default.
+/// Reads a field that holds an [`Object`]. `null` means the default value of its type.
 ///
 /// # Errors
-/// When it holds something else.
+/// Fails if the field holds a value of another type.
 pub fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(object(deserializer)?.unwrap_or_default())
 }
 
-/// A list of objects; `null` is an empty one.
+/// Reads a list of objects. `null` is an empty list.
 ///
 /// # Errors
-/// When it or an entry is something else: by itself a derived type takes a list for an object.
+/// Fails if the field is not a list, or an entry is not an object. A derived type by itself would accept a list as an
+/// object.
 pub fn object_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let list = Option::<Vec<Object<T>>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(list.into_iter().map(|object| object.0).collect())
 }
 
-/// Objects by their names; `null` is none.
+/// Reads a map from names to objects. `null` is an empty map.
 ///
 /// # Errors
-/// As for [`object_list`].
+/// Fails if the field is not an object, or a value in it is not an object.
 pub fn object_map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {
@@ -82,13 +84,13 @@ pub fn object_map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(map.into_iter().map(|(name, object)| (name, object.0)).collect())
 }
 
-/// Takes a payload over: line breaks become spaces, because a message is one line, and the nesting is checked. The
-/// notation of bytes gets its one spelling ([`crate::notation`]).
+/// Accepts a payload. Line breaks become spaces because a message is one line, and the nesting is checked. The notation
+/// of bytes is normalized to its one spelling ([`crate::notation`]).
 ///
-/// Inside a JSON string a line break can't stand raw, so only white space between tokens is touched.
+/// A JSON string cannot contain a raw line break, so only white space between tokens is changed.
 ///
 /// # Errors
-/// 107 when it nests deeper than [`DEPTH_MAX`].
+/// Error 107 if the payload nests deeper than [`DEPTH_MAX`].
 pub fn checked_payload(value: &RawValue) -> Result<Bytes, Error> {
     if let Some(notation) = spelled(value.get()) {
         return Ok(notation);
@@ -103,24 +105,24 @@ pub fn checked_payload(value: &RawValue) -> Result<Bytes, Error> {
     Ok(text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect())
 }
 
-/// Opening brackets, those in strings too. Most payloads have fewer than may nest: counting them is a hundredth of the
-/// work of following them.
+/// Counts opening brackets, including those in strings. Most payloads have fewer brackets than the allowed depth, and
+/// counting costs a hundredth of tracking the nesting.
 fn brackets(text: &[u8]) -> usize {
-    // So short that a byte holds the sum: the compiler makes it wide.
+    // A piece is so short that its sum fits into a byte, so the compiler vectorizes the loop.
     let pieces = text.chunks(128);
     pieces.map(|piece| usize::from(piece.iter().map(|byte| u8::from(matches!(byte, b'{' | b'['))).sum::<u8>())).sum()
 }
 
 /// Whether a text has no control characters (C0 with NUL, DEL, C1: U+0000–U+001F, U+007F–U+009F).
 ///
-/// Names, keys and users must be so: databases can't keep NUL, and a line break in a name forges lines of logs. Empty
-/// is plain.
+/// Names, keys and users must pass this check: databases cannot store NUL, and a line break in a name forges log lines.
+/// An empty text passes.
 pub fn is_plain_text(text: &str) -> bool {
-    // Almost every name is ASCII: one pass that the compiler makes wide.
+    // Almost every name is ASCII, which this one pass handles; the compiler vectorizes it.
     text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) || !text.chars().any(char::is_control)
 }
 
-/// How deep a JSON text nests.
+/// The nesting depth of a JSON text.
 fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let (mut in_string, mut escaped) = (false, false);

@@ -1,8 +1,8 @@
-//! Compression of one message at a time: one compressed form serves everybody who has negotiated it, and a connection
-//! holds neither a compressor nor a window. In WebSocket frames it is permessage-deflate (RFC 7692) without context
-//! takeover on either side, in HTTP streams it is gzip (RFC 1952).
+//! Compression of one message at a time. All connections that negotiated compression share one compressed form, and a
+//! connection holds neither a compressor nor a window. In WebSocket frames the format is permessage-deflate (RFC 7692)
+//! without context takeover on either side. In HTTP streams it is gzip (RFC 1952).
 //!
-//! By hand around `flate2`: libraries compress for one connection, and here many share the result.
+//! Hand-written around `flate2`: libraries compress for one connection, and here many connections share the result.
 
 use std::cell::RefCell;
 
@@ -11,22 +11,22 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use crate::websocket::encoder::encode_frame as encode_plain;
 use crate::websocket::opcode::{Opcode, RSV1};
 
-/// What an extension header says that grants it.
+/// The value of the response header that accepts the extension.
 pub const GRANTED: &str = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
 /// The end of a flushed block, which is not sent (RFC 7692 section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// How a gzip stream begins: no name, no time, an unknown system (RFC 1952 section 2.3).
+/// The head of a gzip stream: no name, no time, an unknown system (RFC 1952 section 2.3).
 pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// Longest stored block (RFC 1951 section 3.2.4).
+/// The longest stored block in bytes (RFC 1951 section 3.2.4).
 const STORED_MAX: usize = 0xffff;
 
 thread_local! {
     static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::default(), false));
 }
 
-/// Whether a client offers the extension in a form that can be granted: it names no window smaller than the usual one
-/// for us.
+/// Whether a client offers the extension in a form that the server can accept. The offer must not demand a server
+/// window smaller than the default.
 pub fn is_offered(extensions: &str) -> bool {
     extensions.split(',').any(|offer| {
         let mut parts = offer.split(';').map(str::trim);
@@ -47,7 +47,7 @@ pub fn is_offered(extensions: &str) -> bool {
     })
 }
 
-/// Appends a message as a compressed frame, or as a plain one where that is no longer.
+/// Appends a message as a compressed frame, or as a plain frame if that is not longer.
 pub(crate) fn encode_frame(opcode: Opcode, message: &[u8], out: &mut Vec<u8>) {
     match compress(message) {
         Some(compressed) if compressed.len() < message.len() => {
@@ -59,8 +59,8 @@ pub(crate) fn encode_frame(opcode: Opcode, message: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a message as blocks that end at a byte and refer to nothing before them: compressed ones if it is as long as
-/// `from` and they are shorter, else stored ones.
+/// Appends a message as blocks that end at a byte boundary and do not refer to earlier data. The blocks are compressed
+/// if the message has at least `from` bytes and compression makes it shorter. Otherwise they are stored.
 pub(crate) fn encode_blocks(message: &[u8], from: usize, out: &mut Vec<u8>) {
     if message.len() >= from
         && let Some(compressed) = compress(message).filter(|compressed| compressed.len() + TAIL.len() < message.len())
@@ -85,7 +85,7 @@ fn compress(message: &[u8]) -> Option<Vec<u8>> {
         loop {
             let used = compressor.total_in() as usize;
             compressor.compress_vec(message.get(used..)?, &mut out, FlushCompress::Sync).ok()?;
-            // Room that is left says that all is taken in and flushed.
+            // Free space in `out` means that the whole input is consumed and flushed.
             if out.len() < out.capacity() {
                 break;
             }
@@ -97,10 +97,7 @@ fn compress(message: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Inflates a message of a client.
-///
-/// # Errors
-/// `None` when it is broken, or longer than `most` bytes.
+/// Decompresses a message of a client. `None` = the data is not valid, or is longer than `most` bytes.
 pub fn inflate(message: &[u8], most: usize) -> Option<Vec<u8>> {
     let mut inflater = Decompress::new(false);
     let mut out = Vec::with_capacity((message.len() * 2).clamp(64, 4_096).min(most.max(1)));
@@ -112,11 +109,11 @@ pub fn inflate(message: &[u8], most: usize) -> Option<Vec<u8>> {
             if out.len() > most {
                 return None;
             }
-            // Room that is left says that all is taken in, or that the stream has ended.
+            // Free space in `out` means that the whole input is consumed, or that the stream has ended.
             if out.len() < out.capacity() {
                 break;
             }
-            // One byte more than is allowed shows that it is too long.
+            // One byte beyond the limit shows that the message is too long.
             out.reserve_exact(out.len().max(64).min(most.saturating_sub(out.len()) + 1));
         }
     }
@@ -194,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_becomes_longer_than_was_reckoned_is_whole() {
-        // Random letters take three quarters of their length.
+        // Random letters compress to three quarters of their length.
         for length in [2_000, 10_000, 100_000] {
             let message: Vec<u8> = noise(length).iter().map(|byte| b'?' + byte % 64).collect();
             let compressed = compress(&message).expect("it compresses");

@@ -1,5 +1,5 @@
-//! What a client that listens to an endless answer sends by requests of its own: commands, and whose they are
-//! (`EmulationRequest` of `client.proto`).
+//! A client that listens to an endless HTTP response sends its commands in separate requests. Such a request holds the
+//! commands and names the session that they belong to (`EmulationRequest` of `client.proto`).
 
 use std::borrow::Cow;
 
@@ -8,18 +8,18 @@ use serde::Deserialize;
 use crate::data::Object;
 use crate::protobuf::{Malformed, fields};
 
-/// Commands and whose they are.
+/// Commands of a client, with the session and node that they belong to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EmulationCommand<'a> {
-    /// The session's name, as its connect reply says it.
+    /// The session's name from its connect reply.
     pub session: Cow<'a, str>,
-    /// The node that has it.
+    /// The node that holds the session.
     pub node: Cow<'a, str>,
-    /// Commands, as they would stand in a message.
+    /// The commands, encoded as in a message of a connection.
     pub data: Cow<'a, [u8]>,
 }
 
-/// The same in JSON.
+/// The same request in its JSON form.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct EmulationJson<'a> {
@@ -32,10 +32,10 @@ struct EmulationJson<'a> {
 }
 
 impl<'a> EmulationCommand<'a> {
-    /// Reads it from JSON; the commands are a text.
+    /// Reads the request from JSON, where the commands are a text.
     ///
     /// # Errors
-    /// [`Malformed`] when the text is not such an object.
+    /// [`Malformed`] if the text is not such an object.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
         let Object(EmulationJson { session, node, data }) = serde_json::from_slice(body).map_err(|_| Malformed)?;
         let data = match data {
@@ -45,10 +45,10 @@ impl<'a> EmulationCommand<'a> {
         Ok(EmulationCommand { session, node, data })
     }
 
-    /// Reads it from Protobuf.
+    /// Reads the request from Protobuf.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes are not such a message.
+    /// [`Malformed`] if the bytes are not such a message.
     pub fn from_protobuf(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut request = EmulationCommand::default();
         fields(body, |tag, value| {

@@ -1,13 +1,13 @@
-//! The encodings of messages: JSON, Protobuf, and pushes alone.
+//! The encodings of messages: JSON, Protobuf, and JSON pushes only.
 
 /// How messages are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
-    /// Replies as JSON, one a line.
+    /// JSON, one message on each line.
     #[default]
     Json,
-    /// Replies as Protobuf, each with its length before it.
+    /// Protobuf, each message preceded by its length.
     Protobuf,
-    /// For a client that only listens: pushes as JSON, without anything around them, one a line.
+    /// For a client that only listens: JSON pushes without an envelope, one on each line.
     Push,
 }

@@ -25,83 +25,83 @@ use crate::encode::{self, ObjectWriter};
 
 /// The format of values that this version writes, and the highest that it reads.
 pub const FORMAT: u32 = 1;
-/// How old what a node knows may be: when it is not sure to know all changes up to this long ago, it is cut off.
+/// The maximum age of a node's knowledge. A node that may lack a change older than this is cut off.
 pub const AGE_MAX: Duration = Duration::from_secs(5);
-/// Bytes of the name of a fact.
+/// The maximum length of a fact's name in bytes.
 pub const NAME_LEN_MAX: usize = 1_024;
 
-/// Whether a fact can be about this name: a client with a user, or a token with an id, that no ban can name is not let
-/// in. Empty is nobody, and no name either.
+/// Whether a fact can be about this name. A node does not accept a client if no ban can name its user or its token's
+/// id. The empty text means "nobody", and is not a name.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_LEN_MAX && is_plain_text(name)
 }
 
-/// What a fact is about.
+/// The kind and the name that identify a fact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FactKey {
-    /// What it says: letters, digits and `_`.
+    /// The kind of the fact: letters, digits and `_`.
     pub kind: Box<str>,
-    /// Of what it says that: a user, the id of a token. At most [`NAME_LEN_MAX`] bytes.
+    /// The subject of the fact, for example a user or a token id. At most [`NAME_LEN_MAX`] bytes.
     pub name: Box<str>,
 }
 
-/// A fact.
+/// A fact that all nodes share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is about.
+    /// The kind and name of the fact.
     pub key: FactKey,
-    /// What it says: a JSON object.
+    /// The content of the fact: a JSON object.
     pub value: Box<str>,
-    /// From when on it does not hold, Unix seconds; 0 = it holds until it is removed.
+    /// When the fact expires, Unix seconds. 0 = it holds until it is removed.
     pub expires_s: u64,
 }
 
 /// A change of one fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FactChange {
-    /// The fact holds from now on, in the place of an earlier one of the same key.
+    /// The fact holds from now on, and replaces an earlier one of the same key.
     Put(Fact),
-    /// No fact of this key holds any more.
+    /// A fact of this key no longer holds.
     Remove(FactKey),
 }
 
 /// What a backend of facts reports to its node. Revisions grow with each change of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FactsEvent {
-    /// All facts, up to a revision. The node forgets what it knew before.
+    /// All facts up to a revision. The node discards what it knew before.
     Loaded {
-        /// The facts. Those that do not hold any more may be among them.
+        /// All facts. Expired ones may be among them.
         facts: Vec<Fact>,
-        /// The revision up to which they are known.
+        /// The revision up to which the facts are complete.
         revision: u64,
     },
-    /// The changes since the last event of this kind or the last load, oldest first.
+    /// The changes since the last `Changed` or `Loaded` event, oldest first.
     Changed {
-        /// The changes.
+        /// The changed facts, oldest first.
         changes: Vec<FactChange>,
-        /// The revision up to which they are known.
+        /// The revision up to which the changes are complete.
         revision: u64,
     },
-    /// A change that this node has made. It is reported again among the others, except where a backend has one node
-    /// only.
+    /// A change that this node wrote. The backend reports it again among the other changes, unless the backend serves
+    /// only one node.
     Written {
-        /// The change.
+        /// The change that this node wrote.
         change: FactChange,
-        /// Its revision.
+        /// The revision of the change.
         revision: u64,
     },
-    /// The backend cannot be reached, or what is known is older than [`AGE_MAX`]: changes of other nodes are not known
-    /// until the next load.
+    /// The node cannot reach the backend, or its knowledge is older than [`AGE_MAX`]. It does not learn of other nodes'
+    /// changes until the next load.
     CutOff,
-    /// The backend can be reached, and cannot keep facts. It may have kept some before: nothing is known until the next
-    /// load.
+    /// The node can reach the backend, but the backend cannot store facts. It may have stored some before: the facts
+    /// are unknown until the next load.
     Unsupported,
 }
 
-/// A value that cannot be read: its format is newer than this version, or it is damaged.
+/// A value that cannot be read because a newer version wrote it, or because it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnreadableFact {
-    /// Its format; 0 = it is damaged.
+    /// The value's format. 0 = the value is damaged.
     pub format: u32,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for UnreadableFact {
 impl std::error::Error for UnreadableFact {}
 
 impl FactChange {
-    /// What the changed fact is about.
+    /// The kind and name of the changed fact.
     pub fn key(&self) -> &FactKey {
         match self {
             FactChange::Put(fact) => &fact.key,
@@ -130,7 +130,7 @@ impl FactChange {
 }
 
 impl Fact {
-    /// The value as a bucket keeps it.
+    /// Encodes the value for a bucket.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.value.len() + 64);
         let mut object = ObjectWriter::open(&mut out);
@@ -141,10 +141,10 @@ impl Fact {
         out
     }
 
-    /// Reads a value that a bucket has kept under a key.
+    /// Decodes a value that a bucket stored under a key.
     ///
     /// # Errors
-    /// When a later version has written it, or it is damaged.
+    /// Fails if a later version wrote the value, or the value is damaged.
     pub fn decode(key: FactKey, bytes: &[u8]) -> Result<Self, UnreadableFact> {
         #[derive(Deserialize)]
         struct Kept<'a> {

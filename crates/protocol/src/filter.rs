@@ -1,4 +1,4 @@
-//! Filters over the tags of publications: a subscriber with one gets only what fits it.
+//! Filters over the tags of publications. A subscriber with a filter receives only the publications that match it.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,31 +6,31 @@ use crate::data;
 use crate::protobuf::{Malformed, fields};
 use crate::publication::Tags;
 
-/// Deepest nesting of a filter.
+/// The deepest nesting of a filter.
 const DEPTH_MAX: usize = 32;
-// A level of a filter is an object in a list: the deepest filter must not be refused as JSON that is too deep.
+// A level of a filter is an object in a list. The deepest filter must not be refused because its JSON nests too deep.
 const _: () = assert!(2 * DEPTH_MAX < data::DEPTH_MAX);
 
-/// `FilterNode` as it came; [`Filter::check`] makes a filter of it.
+/// `FilterNode` as the client sent it. [`Filter::check`] turns it into a filter.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct FilterNode {
-    /// Empty for a comparison, or `and`, `or`, `not`.
+    /// The operator: `and`, `or`, `not`, or empty for a comparison.
     pub op: String,
-    /// The tag that is compared.
+    /// The name of the tag to compare.
     pub key: String,
-    /// `eq neq in nin ex nex sw ew ct lt lte gt gte`.
+    /// The comparison: `eq neq in nin ex nex sw ew ct lt lte gt gte`.
     pub cmp: String,
-    /// What it is compared to.
+    /// The value to compare the tag with.
     pub val: String,
-    /// For `in` and `nin`: what it may, or may not, be.
+    /// The allowed values for `in`, or the excluded values for `nin`.
     pub vals: Vec<String>,
-    /// What `and`, `or` and `not` combine.
+    /// The nodes that `and`, `or` or `not` combines.
     pub nodes: Vec<FilterNode>,
 }
 
 impl FilterNode {
-    /// Bytes in memory, with all below it.
+    /// The size of the node and everything below it in memory, in bytes.
     pub fn size(&self) -> usize {
         let texts = self.op.len() + self.key.len() + self.cmp.len() + self.val.len();
         let vals = self.vals.iter().map(|val| size_of::<String>() + val.len()).sum::<usize>();
@@ -38,18 +38,18 @@ impl FilterNode {
     }
 }
 
-/// How large a filter may be.
+/// The maximum size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterLimits {
-    /// Nodes and values together: what a publication may be compared with.
+    /// The maximum number of nodes and values together. They bound the comparisons for each publication.
     pub nodes: usize,
-    /// Texts together, bytes: operations, keys, comparisons and values.
+    /// The maximum length of all texts together in bytes: operators, keys, comparisons and values.
     pub size: usize,
 }
 
 impl FilterLimits {
-    /// Takes what a node has, with all below it, off what is left; none when it is more. It ends at the first that is
-    /// too much.
+    /// Subtracts a node and everything below it from the remaining budget. Returns `None` as soon as the budget is
+    /// exceeded.
     fn take(&mut self, node: &FilterNode) -> Option<()> {
         self.nodes = self.nodes.checked_sub(1)?.checked_sub(node.vals.len())?;
         let texts = [&node.op, &node.key, &node.cmp, &node.val].into_iter().chain(&node.vals);
@@ -58,64 +58,64 @@ impl FilterLimits {
     }
 }
 
-/// A filter that makes sense.
+/// A filter that has been checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Filter {
-    /// Every one of them fits.
+    /// All of the filters match.
     And(Vec<Filter>),
-    /// One of them fits.
+    /// At least one of the filters matches.
     Or(Vec<Filter>),
-    /// It does not fit.
+    /// The filter does not match.
     Not(Box<Filter>),
-    /// A tag compares like this.
+    /// The value of a tag satisfies a comparison.
     Tag(String, Comparison),
 }
 
-/// How the value of a tag is judged.
+/// A test of a tag's value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// It is there.
+    /// The tag is present.
     Exists,
-    /// It is not.
+    /// The tag is absent.
     Missing,
-    /// It is this.
+    /// The value equals this text.
     Equals(String),
-    /// It is not this; so is one that is not there.
+    /// The value differs from this text. An absent tag also matches.
     Differs(String),
-    /// It is one of these.
+    /// The value is one of these.
     In(Vec<String>),
-    /// It is none of these; so is one that is not there.
+    /// The value is none of these. An absent tag also matches.
     NotIn(Vec<String>),
-    /// It starts so.
+    /// The value starts with this text.
     StartsWith(String),
-    /// It ends so.
+    /// The value ends with this text.
     EndsWith(String),
-    /// It has this within.
+    /// The value contains this text.
     Contains(String),
-    /// As a decimal number it is less than, at most, more than or at least this one.
+    /// The value is a decimal number that satisfies this inequality.
     Number(Inequality, Decimal),
 }
 
-/// How numbers compare.
+/// How two numbers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Inequality {
-    /// Less.
+    /// The tag's number is less.
     Below,
-    /// Less or equal.
+    /// The tag's number is less or equal.
     AtMost,
-    /// More.
+    /// The tag's number is greater.
     Above,
-    /// More or equal.
+    /// The tag's number is greater or equal.
     AtLeast,
 }
 
-/// The bits of a number that is one.
+/// The bits of a finite decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal(u64);
 
 impl Decimal {
     fn read(text: &str) -> Option<Self> {
-        // Words that Rust takes for numbers ("inf", "nan") are none here.
+        // Rust also parses words such as "inf" and "nan" as numbers; they are not accepted here.
         let is_decimal = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
         text.parse::<f64>()
             .ok()
@@ -129,8 +129,8 @@ impl Decimal {
 }
 
 impl Filter {
-    /// Makes a filter of a client's wish; none when it makes no sense, or is larger than the limits, which is seen
-    /// before anything is copied.
+    /// Turns a client's filter into a checked one. `None` = the filter is not valid or exceeds the limits. The limits
+    /// are checked before anything is copied.
     pub fn check(node: &FilterNode, mut limits: FilterLimits) -> Option<Self> {
         limits.take(node)?;
         Self::check_to(node, DEPTH_MAX)
@@ -171,7 +171,7 @@ impl Filter {
         })
     }
 
-    /// Whether a publication with these tags fits.
+    /// Whether a publication with these tags matches the filter.
     pub fn fits(&self, tags: &Tags) -> bool {
         match self {
             Filter::And(filters) => filters.iter().all(|filter| filter.fits(tags)),
@@ -208,7 +208,7 @@ impl Comparison {
     }
 }
 
-/// Reads a `FilterNode` in its Protobuf form.
+/// Reads a `FilterNode` from its Protobuf form.
 pub(crate) fn decode(message: &[u8]) -> Result<FilterNode, Malformed> {
     decode_to(message, DEPTH_MAX + 1)
 }

@@ -1,21 +1,22 @@
-//! Deltas in Fossil's format (fossil-scm.org, "Delta Format"): how to make a text out of the one before it.
+//! Deltas in Fossil's format (fossil-scm.org, "Delta Format"). A delta describes how to build a text from an earlier
+//! one.
 //!
-//! Copies begin and end between characters, so that a delta between two UTF-8 texts is UTF-8 itself and can stand in a
+//! Copies begin and end between characters. The delta between two UTF-8 texts is therefore UTF-8 itself and fits into a
 //! JSON string.
 //!
-//! By hand: `fossil-delta` works on bytes, so its copies may begin within a character.
+//! Hand-written: `fossil-delta` works on bytes, so its copies may begin within a character.
 
-/// Bytes of the source that are looked up at once.
+/// The length of a source block for lookups, in bytes.
 const BLOCK: usize = 16;
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
 
-/// What makes `target` out of `source`.
+/// Creates the delta that turns `source` into `target`.
 pub(crate) fn create(source: &[u8], target: &[u8]) -> Vec<u8> {
     let mut delta = Vec::with_capacity(64);
     number(&mut delta, target.len() as u32);
     delta.push(b'\n');
     let blocks = Blocks::of(source);
-    // Before `done` the target is in the delta; from there to `at` it has no match.
+    // The target before `done` is already in the delta. From `done` to `at` it has no match.
     let (mut done, mut at) = (0, 0);
     while at + BLOCK <= target.len() {
         let Some(copy) = blocks.longest(source, target, done, at) else {
@@ -42,9 +43,9 @@ struct Copy {
     length: usize,
 }
 
-/// Where each block of the source stands, found by its content.
+/// An index of the source's blocks by their content.
 struct Blocks {
-    /// Index of a block and one, zero = none; a power of two of them.
+    /// The index of a block plus one; 0 = no block. The length is a power of two.
     table: Vec<u32>,
 }
 
@@ -52,7 +53,7 @@ impl Blocks {
     fn of(source: &[u8]) -> Self {
         let count = source.len() / BLOCK;
         let mut table = vec![0; (count * 2).next_power_of_two().max(2)];
-        // Back to front, so that of the same blocks the first is found.
+        // Back to front, so that a lookup finds the first of several equal blocks.
         for index in (0..count).rev() {
             let place = place(&source[index * BLOCK..][..BLOCK], table.len());
             table[place] = index as u32 + 1;
@@ -60,7 +61,7 @@ impl Blocks {
         Blocks { table }
     }
 
-    /// The copy that covers the block of the target at `at`, as far back as `done`.
+    /// Finds the longest copy that covers the block of the target at `at` and does not begin before `done`.
     fn longest(&self, source: &[u8], target: &[u8], done: usize, at: usize) -> Option<Copy> {
         let block = &target[at..at + BLOCK];
         let index = self.table[place(block, self.table.len())].checked_sub(1)? as usize;
@@ -77,14 +78,13 @@ impl Blocks {
         while end > start && is_inside(target, end) {
             end -= 1;
         }
-        // `start` may lie before or behind `at`; the source moves along.
-        // Text always has a character at `at` and one behind it; other bytes may have none, and then it must go on
-        // nevertheless.
+        // `start` may be before or after `at`; the source position moves along. Text always has a character boundary at
+        // `at` and one after it. Other bytes may have none, and the loop must still advance.
         (end > at).then(|| Copy { from: from + start - at, to: start, length: end - start })
     }
 }
 
-/// Whether a position is within a character.
+/// Whether a position is within a UTF-8 character.
 fn is_inside(text: &[u8], position: usize) -> bool {
     text.get(position).is_some_and(|byte| byte & 0xc0 == 0x80)
 }
@@ -108,7 +108,7 @@ fn number(delta: &mut Vec<u8>, value: u32) {
     delta.extend((0..digits).rev().map(|digit| DIGITS[(value >> (digit * 6)) as usize & 63]));
 }
 
-/// The sum of the text's big-endian 32-bit words, the last one filled up with zeros.
+/// The sum of the text's big-endian 32-bit words. The last word is padded with zeros.
 fn checksum(text: &[u8]) -> u32 {
     let (words, rest) = text.as_chunks::<4>();
     let sum = words.iter().fold(0u32, |sum, word| sum.wrapping_add(u32::from_be_bytes(*word)));
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Applies a delta, as Fossil's documentation has it.
+    /// Applies a delta as Fossil's documentation describes it.
     fn apply(source: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
         let mut rest = delta;
         let mut next = |out: &mut Vec<u8>| -> Option<u8> {
@@ -162,8 +162,8 @@ mod tests {
     }
 
     proptest! {
-        /// Some of the characters share their first bytes (é è, 本 末), some their last one (é ũ): what is the same in
-        /// both texts may begin and end within a character.
+        /// Some of the characters share their first bytes (é è, 本 末), and some their last byte (é ũ). So the equal
+        /// parts of both texts may begin and end within a character.
         #[test]
         fn a_delta_makes_the_target_of_the_source(
             source in "[a-déèũ本末]{0,300}",
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_copy_begins_where_the_texts_begin_to_be_the_same() {
-        // Before the block that is the same stands another character, which is in the source too, next to where it must
-        // not be found.
+        // Another character precedes the equal block. It is also in the source, next to a place where it must not
+        // match.
         for (source, target) in [
             ("0123456789abcdefghijklmnopqrstuv", "gghijklmnopqrstuv"),
             ("0123456789abcdegghijklmnopqrstuv", "xghijklmnopqrstuv"),
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_come_back_too() {
         let within = |count: usize| vec![0x80u8; count];
-        // The first block varies, so that it does not always stand where the second one is looked up.
+        // The first block varies, so that it is not always in the hash slot where the second one is looked up.
         for first in (b'0'..=b'9').map(|digit| [&[digit; 13][..], b"def"].concat()) {
             for (source, target) in [
                 (within(16), within(17)),

@@ -1,12 +1,10 @@
-//! The words on the wire: commands, replies, publications, codes, and the WebSocket envelope, in JSON and in Protobuf.
-//! Slices go in; values, events or bytes come out.
+//! The wire protocol: commands, replies, publications, codes, and the WebSocket envelope, in JSON and in Protobuf. The
+//! caller passes byte slices and gets values, events or bytes.
 //!
-//! Pure: no runtime, no clock, no randomness, no sockets.
-//! Source of the client protocol: `client.proto` of the Centrifugal protocol, version 2, in its JSON and its Protobuf
-//! form.
+//! The crate is pure: it uses no runtime, no clock, no randomness and no sockets. The source of the client protocol is
+//! `client.proto` of the Centrifugal protocol, version 2, in its JSON and Protobuf form.
 //!
-//! It is neither a client nor a server: it holds no connection and no session. What a command does is decided in
-//! `touchline-engine`.
+//! It is neither a client nor a server: it holds no connection and no session. `touchline-engine` executes commands.
 //!
 //! ```
 //! use touchline_protocol::Wire;
@@ -29,15 +27,15 @@
 //!
 //! # Where to begin
 //!
-//! 1. `command/types.rs`: the commands of a client as values; `command/reader.rs` reads them from a frame.
-//! 2. `message/types.rs`: replies and pushes as values; `message/messages.rs` writes them for one client.
+//! 1. `command/types.rs`: the commands of a client as values. `command/reader.rs` reads them from a frame.
+//! 2. `message/types.rs`: replies and pushes as values. `message/messages.rs` writes them for one client.
 //! 3. `publication/encoded.rs`: a publication, with the encodings that its subscribers share.
-//! 4. `wire.rs`: the forms in which messages leave: an encoding, and a framing around it.
+//! 4. `wire.rs`: the forms in which messages are sent: an encoding, and a framing around it.
 //!
 //! # What never happens
 //!
 //! - Nothing here reads a clock, opens a socket or a file, or starts a thread.
-//! - No input of a peer causes a panic: it is read, or refused as malformed or as a violation.
+//! - No input from a peer causes a panic. It is read, or refused as malformed or as a violation.
 //! - No encoding of a publication is made before a connection needs it, except JSON in a WebSocket frame.
 //! - No encoding of a publication is made twice for the subscribers that share it.
 

@@ -1,19 +1,19 @@
-//! One message a line, as it comes over bare TCP.
+//! Splits the bytes of a TCP connection into lines. Each line is one message.
 
-/// The beginning of a line that is not whole yet.
+/// The beginning of a line that is not complete yet.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
 
-/// A line is longer than it may be.
+/// The error for a line that exceeds the maximum length.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl Lines {
-    /// Gives the next whole line in `input`, of which `at` bytes are used up already, without its end; moves `at` on.
-    /// What is incomplete is kept.
+    /// Returns the next complete line in `input` without its line end. `at` is the number of bytes that are consumed
+    /// already, and the method advances it. An incomplete line is kept for the next call.
     ///
     /// # Errors
-    /// [`TooLong`] above `most` bytes; then nothing more of the connection can be understood.
+    /// [`TooLong`] if the line exceeds `most` bytes. The rest of the connection can then not be parsed.
     pub fn next(&mut self, input: &[u8], at: &mut usize, most: usize) -> Result<Option<Vec<u8>>, TooLong> {
         let rest = &input[*at..];
         let end = rest.iter().position(|byte| *byte == b'\n');
@@ -33,7 +33,7 @@ impl Lines {
         Ok(Some(line))
     }
 
-    /// Bytes that are kept.
+    /// The number of bytes kept from an incomplete line.
     pub fn buffered_bytes(&self) -> usize {
         self.0.len()
     }

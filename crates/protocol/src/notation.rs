@@ -1,11 +1,11 @@
 //! The notation of bytes in JSON.
 //!
-//! Inside a node, in its stores, and between nodes a payload is a JSON value on one line. Bytes are a JSON value too:
-//! `{"$b64":"AAEC"}`, the *notation* of bytes. A client that speaks Protobuf gives and gets the bytes themselves; JSON
-//! shows the notation. So no store, subject or frame has to know which of both a payload is.
+//! Inside a node, in its stores, and between nodes, a payload is a JSON value on one line. Bytes are a JSON value too:
+//! `{"$b64":"AAEC"}`, the *notation* of bytes. A client that uses Protobuf sends and receives the bytes themselves;
+//! JSON shows the notation. So a store, a subject or a frame does not have to record which of the two a payload is.
 //!
-//! There is one spelling of each notation: the standard alphabet, with padding, without white space. Every other
-//! spelling is brought to it where a payload enters ([`crate::data::checked_payload`]).
+//! Each notation has exactly one spelling: the standard alphabet, with padding, without white space. Any other spelling
+//! is normalized where a payload enters ([`crate::data::checked_payload`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,20 +16,21 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// The member that holds the bytes.
+/// The JSON member that holds the bytes.
 const MEMBER: &str = "\"$b64\"";
 const BEGIN: &[u8] = b"{\"$b64\":\"";
 const END: &[u8] = b"\"}";
 
-/// The padding is removed before. Bits behind the last byte are ignored, as most decoders of other languages do.
+/// The padding is removed before decoding. Bits after the last byte are ignored, as in most decoders of other
+/// languages.
 const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::RequireNone)
     .with_decode_allow_trailing_bits(true);
 const STANDARD_DECODER: GeneralPurpose = GeneralPurpose::new(&STANDARD, CONFIG);
 const URL_SAFE_DECODER: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, CONFIG);
 
-/// Decodes base64 with or without padding, with the standard alphabet (RFC 4648, section 4) or that for URLs (section
-/// 5); `None` if the text is not valid, or mixes the alphabets.
+/// Decodes base64 with or without padding, in the standard alphabet (RFC 4648, section 4) or the URL alphabet (section
+/// 5). Returns `None` if the text is not valid or mixes the alphabets.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text);
     if digits.len() < text.len() && !text.len().is_multiple_of(4) || digits.ends_with('=') {
@@ -40,18 +41,18 @@ pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     decoder.decode(text).ok()
 }
 
-/// The notation of bytes: JSON, a third longer than they.
+/// Encodes bytes in their notation: JSON, a third longer than the bytes.
 pub fn notation(bytes: &[u8]) -> Bytes {
     let size = base64::encoded_len(bytes.len(), true).unwrap_or_default();
     let mut json = vec![0; BEGIN.len() + size];
     json[..BEGIN.len()].copy_from_slice(BEGIN);
-    // The slice has the length that was computed for it, so nothing is left out.
+    // The slice has exactly the computed length, so the encoding cannot fail.
     let _ = base64::engine::general_purpose::STANDARD.encode_slice(bytes, &mut json[BEGIN.len()..]);
     json.extend_from_slice(END);
     json.into()
 }
 
-/// The base64 of the bytes that a payload is the notation of; `None` = it is another JSON value.
+/// The base64 text of a payload that is the notation of bytes. `None` = the payload is another JSON value.
 pub fn base64_of(payload: &[u8]) -> Option<&str> {
     let text = payload.strip_prefix(BEGIN)?.strip_suffix(END)?;
     let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
@@ -60,7 +61,7 @@ pub fn base64_of(payload: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok().filter(|_| is_base64)
 }
 
-/// What a payload is as bytes: those of its notation, or its JSON text.
+/// A payload as bytes: the bytes of its notation, or its JSON text.
 pub fn bytes_of(payload: &[u8]) -> Cow<'_, [u8]> {
     match base64_of(payload).and_then(decode_base64) {
         Some(bytes) => Cow::Owned(bytes),
@@ -68,14 +69,14 @@ pub fn bytes_of(payload: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The notation of a JSON value that spells one; `None` = it is another value.
+/// Normalizes a JSON value that is a notation in any spelling. `None` = the value is not a notation.
 pub(crate) fn spelled(json: &str) -> Option<Bytes> {
-    // Almost no payload gets behind this line. A name may be spelled with escapes.
+    // Almost no payload passes this check. A name may be spelled with escapes.
     let is_likely = |rest: &str| rest.starts_with(MEMBER) || rest.starts_with("\"\\") || rest.starts_with("\"$");
     if !json.strip_prefix('{').is_some_and(|rest| is_likely(rest.trim_ascii_start())) {
         return None;
     }
-    // Of a member that is there twice the last one counts, as for most readers of JSON.
+    // If a member occurs twice, the last one counts, as in most JSON parsers.
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
     let base64 = members.get("$b64").filter(|_| members.len() == 1)?;
     decode_base64(&serde_json::from_str::<String>(base64.get()).ok()?).map(|bytes| notation(&bytes))

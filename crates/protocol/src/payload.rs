@@ -1,4 +1,4 @@
-//! Payloads as they come: JSON or bytes, and the formats that namespaces want.
+//! Payloads as clients and backends send them, JSON or bytes, and the formats that namespaces demand.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::code::Error;
 use crate::data::checked_payload;
 use crate::notation::{base64_of, decode_base64, notation, spelled};
 
-/// The format of a channel's publications.
+/// The format of the publications in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DataFormat {
     /// Any JSON value.
@@ -18,16 +18,16 @@ pub enum DataFormat {
     Json,
     /// A JSON object.
     JsonObject,
-    /// Any bytes. A publisher's JSON is the bytes of its text.
+    /// Any bytes. If a publisher sends JSON, its text is taken as the bytes.
     Binary,
 }
 
 impl DataFormat {
-    /// Brings a payload to this format. So publications are the notation of bytes in channels of the format `binary`,
-    /// always, and in no others.
+    /// Converts a payload to this format. As a result, publications in channels of the format `binary` are always the
+    /// notation of bytes, and publications in other channels never are.
     ///
     /// # Errors
-    /// 107 when it does not have the format.
+    /// Error 107 if the payload does not have the format.
     pub fn check(self, payload: Bytes) -> Result<Bytes, Error> {
         match (self, base64_of(&payload)) {
             (DataFormat::Binary, Some(_)) => Ok(payload),
@@ -38,16 +38,16 @@ impl DataFormat {
             (DataFormat::Json | DataFormat::JsonObject, Some(base64)) => {
                 let bytes = decode_base64(base64).ok_or(Error::BAD_REQUEST)?;
                 let json = RawPayload::Bytes(&bytes).json()?;
-                // A notation of a notation is refused.
+                // The notation of a notation is refused.
                 if base64_of(&json).is_some() { Err(Error::BAD_REQUEST) } else { self.check(json) }
             }
         }
     }
 
-    /// The payload of a publication for a channel of this format.
+    /// Converts a publication's payload to the format of its channel.
     ///
     /// # Errors
-    /// 107 when it does not have the format.
+    /// Error 107 if the payload does not have the format.
     pub fn payload(self, given: RawPayload<'_>) -> Result<Bytes, Error> {
         match (self, given) {
             (DataFormat::Binary, RawPayload::Bytes(bytes)) => Ok(notation(bytes)),
@@ -60,7 +60,7 @@ impl DataFormat {
     }
 }
 
-/// A payload as it came.
+/// A payload as a client or backend sent it.
 #[derive(Clone, Copy)]
 pub enum RawPayload<'a> {
     /// A JSON value.
@@ -70,10 +70,10 @@ pub enum RawPayload<'a> {
 }
 
 impl<'a> RawPayload<'a> {
-    /// The payload where any is allowed: JSON, also as bytes, or the notation of other bytes.
+    /// Accepts any payload: JSON, JSON sent as bytes, or other bytes, which become their notation.
     ///
     /// # Errors
-    /// 107 when JSON nests too deep.
+    /// Error 107 if JSON nests too deep.
     pub fn checked(self) -> Result<Bytes, Error> {
         match (self.value(), self) {
             (None, RawPayload::Bytes(bytes)) => Ok(notation(bytes)),
@@ -81,20 +81,20 @@ impl<'a> RawPayload<'a> {
         }
     }
 
-    /// The payload where it must be JSON.
+    /// Accepts only a JSON payload.
     ///
     /// # Errors
-    /// 107 when it is none, or nests too deep.
+    /// Error 107 if the payload is not JSON, or nests too deep.
     pub fn json(self) -> Result<Bytes, Error> {
         checked_payload(self.value().ok_or(Error::BAD_REQUEST)?)
     }
 
-    /// The text of the JSON value; `null` if it is bytes that are none.
+    /// The text of the JSON value. `null` = the payload is bytes that are not JSON.
     pub fn text(self) -> &'a str {
         self.value().map_or("null", RawValue::get)
     }
 
-    /// The JSON value; `None` = it is bytes that are none.
+    /// The JSON value. `None` = the payload is bytes that are not JSON.
     pub fn value(self) -> Option<&'a RawValue> {
         match self {
             RawPayload::Json(json) => Some(json),
@@ -103,7 +103,7 @@ impl<'a> RawPayload<'a> {
     }
 }
 
-/// JSON is shown as JSON, in whichever form it came.
+/// Shows JSON as JSON, whether it was sent as JSON or as bytes.
 impl fmt::Debug for RawPayload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.value(), self) {
@@ -169,7 +169,7 @@ mod tests {
         #[test]
         fn a_client_of_protobuf_gets_what_another_has_given(bytes: Vec<u8>) {
             let payload = RawPayload::Bytes(&bytes).checked();
-            // Of JSON the line breaks between tokens and the space around it are no part.
+            // For JSON, line breaks between tokens and surrounding space are not preserved.
             if serde_json::from_slice::<&RawValue>(&bytes).is_err() {
                 let payload = payload.expect("bytes do not nest");
                 prop_assert_eq!(crate::notation::bytes_of(&payload), bytes.as_slice());

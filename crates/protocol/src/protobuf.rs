@@ -1,9 +1,10 @@
-//! The Protobuf wire format (protobuf.dev, "Encoding"), as much of it as the client protocol needs: fields in, fields
-//! out, no schema of their own.
+//! The part of the Protobuf wire format (protobuf.dev, "Encoding") that the client protocol needs. It reads and writes
+//! fields and has no schema.
 //!
-//! By hand: `prost` makes owned values, and here fields borrow from the input; in the tests it is the judge.
+//! Hand-written: `prost` creates owned values, and here fields borrow from the input. The tests compare the results
+//! with `prost`.
 
-/// The bytes are no Protobuf message.
+/// The error for bytes that are not a valid Protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -16,10 +17,10 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a variable-length number off the front; none when it is not whole yet.
+/// Removes a variable-length number from the front of `bytes`. `None` = the number is not complete yet.
 ///
 /// # Errors
-/// When it is longer than ten bytes.
+/// Fails if the number is longer than ten bytes.
 pub fn take_varint(bytes: &mut &[u8]) -> Result<Option<u64>, Malformed> {
     let mut value = 0;
     for (index, byte) in bytes.iter().enumerate().take(10) {
@@ -32,11 +33,11 @@ pub fn take_varint(bytes: &mut &[u8]) -> Result<Option<u64>, Malformed> {
     if bytes.len() >= 10 { Err(Malformed) } else { Ok(None) }
 }
 
-/// Writes the fields of a message. Zero and empty values are left out, as proto3 has it.
+/// Writes the fields of a message. Zero and empty values are omitted, as in proto3.
 pub struct Fields<'a>(pub &'a mut Vec<u8>);
 
 impl Fields<'_> {
-    /// A number; one below zero goes as its two's complement.
+    /// Writes a number field. A negative number is passed as its two's complement.
     pub fn number(&mut self, tag: u32, value: u64) -> &mut Self {
         if value != 0 {
             varint(self.0, u64::from(tag) << 3);
@@ -45,22 +46,22 @@ impl Fields<'_> {
         self
     }
 
-    /// `true`, or nothing.
+    /// Writes a field with the value `true`, or nothing if `value` is false.
     pub fn flag(&mut self, tag: u32, value: bool) -> &mut Self {
         self.number(tag, value.into())
     }
 
-    /// Bytes.
+    /// Writes a field of bytes, unless it is empty.
     pub fn bytes(&mut self, tag: u32, value: &[u8]) -> &mut Self {
         if value.is_empty() { self } else { self.whole(tag, value) }
     }
 
-    /// Text.
+    /// Writes a text field, unless it is empty.
     pub fn text(&mut self, tag: u32, value: &str) -> &mut Self {
         self.bytes(tag, value.as_bytes())
     }
 
-    /// A message that is encoded already, even if it is empty.
+    /// Writes a field with an already encoded message, even an empty one.
     pub fn whole(&mut self, tag: u32, message: &[u8]) -> &mut Self {
         varint(self.0, u64::from(tag) << 3 | 2);
         varint(self.0, message.len() as u64);
@@ -68,7 +69,7 @@ impl Fields<'_> {
         self
     }
 
-    /// A message whose fields the closure writes, even if it writes none.
+    /// Writes a field with a message whose fields the closure writes, even an empty one.
     pub fn message(&mut self, tag: u32, write: impl FnOnce(&mut Fields<'_>)) -> &mut Self {
         varint(self.0, u64::from(tag) << 3 | 2);
         delimited(self.0, |out| write(&mut Fields(out)));
@@ -76,10 +77,10 @@ impl Fields<'_> {
     }
 }
 
-/// Writes a message with its length before it.
+/// Writes a message preceded by its length.
 pub fn delimited(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
-    // Most messages are short: one byte of length, and room is made where it needs more.
+    // Most messages are short and need one byte of length. Longer ones are moved to make room.
     out.push(0);
     write(out);
     let length = out.len() - start - 1;
@@ -92,55 +93,55 @@ pub fn delimited(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.splice(start..=start, head);
 }
 
-/// The value of a field.
+/// The value of one field.
 #[derive(Debug, Clone, Copy)]
 pub enum FieldValue<'a> {
-    /// A number, or a flag.
+    /// A number or a flag.
     Number(u64),
     /// Bytes, text or a message.
     Bytes(&'a [u8]),
-    /// A fixed-width number, which the client protocol has none of.
+    /// A fixed-width number. The client protocol does not use any.
     Fixed,
 }
 
 impl<'a> FieldValue<'a> {
-    /// Its bytes.
+    /// The value as bytes.
     ///
     /// # Errors
-    /// When it is a number.
+    /// Fails if the value is a number.
     pub fn bytes(self) -> Result<&'a [u8], Malformed> {
         if let FieldValue::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
     }
 
-    /// Its text.
+    /// The value as text.
     ///
     /// # Errors
-    /// When it is a number, or no UTF-8.
+    /// Fails if the value is a number or is not UTF-8.
     pub fn text(self) -> Result<&'a str, Malformed> {
         simdutf8::basic::from_utf8(self.bytes()?).map_err(|_| Malformed)
     }
 
-    /// Its number.
+    /// The value as a number.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the value is not a variable-length number.
     pub fn number(self) -> Result<u64, Malformed> {
         if let FieldValue::Number(number) = self { Ok(number) } else { Err(Malformed) }
     }
 
-    /// Whether it is other than zero.
+    /// The value as a flag: true if it is not zero.
     ///
     /// # Errors
-    /// When the value is not a number.
+    /// Fails if the value is not a number.
     pub fn flag(self) -> Result<bool, Malformed> {
         Ok(self.number()? != 0)
     }
 }
 
-/// Calls `read` with each field of a message.
+/// Calls `read` for each field of a message.
 ///
 /// # Errors
-/// When the message is malformed, or `read` says so.
+/// Fails if the message is malformed, or if `read` fails.
 pub fn fields<'a>(
     mut message: &'a [u8],
     mut read: impl FnMut(u32, FieldValue<'a>) -> Result<(), Malformed>,

@@ -1,20 +1,20 @@
-//! The one codec of a stored publication: what a log backend keeps of it, and what nodes pass to each other in a
-//! channel's subject. A payload is a format, a kind, a head and an object.
+//! The only codec of a stored publication. Log backends store this form, and nodes send it to each other in a channel's
+//! subject. A payload consists of a format, a kind, a head and an object.
 //!
 //! | byte | |
 //! |---|---|
-//! | 0 | format: 1, or 2 of bytes. One above [`FORMAT`] is not read: the bytes after it may mean anything. |
+//! | 0 | format: 1, or 2 for bytes. A format above [`FORMAT`] is not read: the bytes after it may mean anything. |
 //! | 1 | kind: `P`, a publication; `C`, a channel's history was removed |
 //! | 2, 3 | length of the head, little-endian |
-//! | 4 … | head: eight bytes, then who is left out, if anybody is, and fields that this version does not know |
+//! | 4 … | head: eight bytes, then the exclusion if there is one, and fields that this version does not know |
 //! | … | `P`: the publication as a JSON object, with all its fields, known or not |
 //!
-//! Data that are bytes stand in the object as their [notation](crate::notation), which versions that read format 1 only
-//! would give clients as if it were JSON.
+//! If the data is bytes, the object contains its [notation](crate::notation). A version that reads only format 1 would
+//! send the notation to clients as if it were JSON.
 //!
-//! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
-//! removed. Behind them a field has a kind, its length in two bytes, and its contents: `c` is a client id and `u` a
-//! user that do not get the publication while it is delivered ([`Exclusion`]).
+//! The first eight bytes of the head are little-endian. For `P` they say when it was published, Unix milliseconds. For
+//! `C` they are the last removed offset. After them, a field has a kind, its length in two bytes, and its contents. The
+//! kinds `c` and `u` are a client id and a user that do not get the publication while it is delivered ([`Exclusion`]).
 //!
 //! ```
 //! use touchline_protocol::stored::{StoredPayload, decode, encode_publication};
@@ -32,34 +32,34 @@ use crate::stream::Offset;
 /// The highest format that this version writes and reads.
 pub const FORMAT: u8 = 2;
 
-/// The format of what every version can read.
+/// The format that every version can read.
 const FIRST_FORMAT: u8 = 1;
 
 const PUBLICATION: u8 = b'P';
 const CLEAR: u8 = b'C';
-/// Bytes of the head that this version knows.
+/// The length of the head's part that this version knows, in bytes.
 const KNOWN: u16 = 8;
-/// Where the head begins.
+/// The index at which the head begins.
 const BEGIN: usize = 4;
 
 /// The content of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredPayload<'a> {
-    /// A publication.
+    /// A publication of the channel.
     Publication {
         /// When it was published, Unix milliseconds.
         time_ms: u64,
-        /// The publication as a JSON object, without a position. It begins with `{`; nothing else of it is checked.
+        /// The publication as a JSON object, without a position. It begins with `{`; the rest is not checked.
         object: &'a [u8],
     },
     /// The history was removed up to this offset.
     Clear(Offset),
 }
 
-/// A payload cannot be read: its format is newer than this version, or it is damaged.
+/// The error for a payload whose format is newer than this version, or that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its first byte: the format, if it is not damaged; 0 = it is empty.
+    /// The first byte of the payload, which is the format unless the payload is damaged. 0 = the payload is empty.
     pub format: u8,
 }
 
@@ -79,13 +79,13 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Encodes a publication that was published at `time_ms`, Unix milliseconds. `write` appends its JSON object, of some
-/// `object_size` bytes.
+/// Encodes a publication that was published at `time_ms`, Unix milliseconds. `write` appends its JSON object, which has
+/// approximately `object_size` bytes.
 pub fn encode_publication(time_ms: u64, object_size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     complete(begin(PUBLICATION, time_ms, &[], object_size), write)
 }
 
-/// The same of a publication that somebody is not given.
+/// Encodes a publication like [`encode_publication`], with the client or user that does not get it.
 pub fn encode_excluding(
     exclusion: &Exclusion,
     time_ms: u64,
@@ -95,18 +95,18 @@ pub fn encode_excluding(
     complete(begin(PUBLICATION, time_ms, &exclusion.head(), object_size), write)
 }
 
-/// Appends the publication to a head.
+/// Appends the publication to a head, and sets the format.
 fn complete(mut payload: Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let head = payload.len();
     write(&mut payload);
-    // Our own object begins with its payload.
+    // The JSON object that this crate writes begins with the payload.
     if payload[head..].starts_with(b"{\"data\":{\"$b64\":\"") {
         payload[0] = FORMAT;
     }
     payload
 }
 
-/// Encodes that the history was removed up to an offset.
+/// Encodes that the history was removed up to this offset.
 pub fn encode_clear(until: Offset) -> Vec<u8> {
     begin(CLEAR, until.0, &[], 0)
 }
@@ -121,7 +121,7 @@ fn begin(kind: u8, number: u64, fields: &[u8], more: usize) -> Vec<u8> {
     payload
 }
 
-/// Who is not given the publication of a payload that can be decoded; none = everybody is.
+/// The exclusion of a payload that can be decoded. `None` = all subscribers get the publication.
 pub fn exclusion(payload: &[u8]) -> Option<Box<Exclusion>> {
     let (head, rest) = payload.split_first_chunk::<BEGIN>()?;
     let length = usize::from(u16::from_le_bytes([head[2], head[3]]));
@@ -134,7 +134,7 @@ pub fn exclusion(payload: &[u8]) -> Option<Box<Exclusion>> {
 /// Decodes a payload.
 ///
 /// # Errors
-/// See [`Unreadable`].
+/// [`Unreadable`] if the format is newer than [`FORMAT`], or the payload is damaged.
 pub fn decode(payload: &[u8]) -> Result<StoredPayload<'_>, Unreadable> {
     let unreadable = Unreadable { format: payload.first().copied().unwrap_or_default() };
     let Some(([FIRST_FORMAT..=FORMAT, kind, low, high], rest)) = payload.split_first_chunk::<BEGIN>() else {
@@ -155,7 +155,7 @@ pub fn decode(payload: &[u8]) -> Result<StoredPayload<'_>, Unreadable> {
 mod tests {
     use super::*;
 
-    /// What version 0.1 writes. Later versions must read it as it stands here.
+    /// A payload that version 0.1 writes. Later versions must be able to read exactly these bytes.
     const PUBLICATION_1: &[u8] =
         b"\x01P\x08\x00\x15\xcd\x5b\x07\x00\x00\x00\x00{\"data\":{\"n\":1},\"tags\":{\"a\":\"b\"}}";
     const CLEAR_1: &[u8] = b"\x01C\x08\x00\x2a\x00\x00\x00\x00\x00\x00\x00";

@@ -1,43 +1,43 @@
-//! The forms in which messages leave: how they are encoded, and what is put around them.
+//! The forms in which messages are sent: their encoding and the framing around them.
 
 use crate::deflate;
 use crate::encoding::Encoding;
 use crate::websocket::{Opcode, encode_frame};
 
-/// What is put around messages.
+/// The framing around encoded messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
-    /// WebSocket frames.
+    /// Uncompressed WebSocket frames.
     #[default]
     WebSocket,
-    /// WebSocket frames, compressed (RFC 7692) from so many bytes on.
+    /// WebSocket frames, compressed (RFC 7692) from a minimum message length on.
     Deflated {
-        /// Shorter messages stay as they are.
+        /// The minimum length in bytes. Shorter messages are not compressed.
         from: u32,
     },
-    /// Nothing but the end of a line, or the length before it: HTTP streaming and raw TCP.
+    /// Only a line end after each message, or its length before it: HTTP streaming and raw TCP.
     Stream(Coding),
-    /// Server-sent events.
+    /// The events of an HTTP event stream (server-sent events).
     EventStream(Coding),
 }
 
-/// How a stream is compressed.
+/// The compression of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coding {
-    /// Not at all.
+    /// The stream is not compressed.
     #[default]
     Identity,
-    /// By gzip (RFC 1952), each message for itself: so all who have the same form share the bytes, and a connection
-    /// holds no compressor. The stream begins with [`crate::deflate::GZIP_HEAD`] and has no end, so no trailer
-    /// either.
+    /// Compressed by gzip (RFC 1952), each message separately. All clients with the same form share the bytes, and a
+    /// connection does not hold a compressor. The stream begins with [`crate::deflate::GZIP_HEAD`]. It has no end and
+    /// therefore no trailer.
     Gzip {
-        /// Shorter messages stay as they are, in a stored block.
+        /// The minimum length in bytes. Shorter messages are sent uncompressed, in a stored block.
         from: u32,
     },
 }
 
 impl Coding {
-    /// Appends what `write` writes, coded.
+    /// Appends the output of `write`, compressed if this coding compresses.
     fn put(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         match self {
             Coding::Identity => write(out),
@@ -50,24 +50,24 @@ impl Coding {
     }
 }
 
-/// The form in which messages leave for one client. Clients with the same form share the bytes of what they all get.
+/// The form in which messages are sent to one client. Clients with the same form share the bytes of shared messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wire {
-    /// How messages are encoded.
+    /// The encoding of the messages.
     pub encoding: Encoding,
-    /// What is put around them.
+    /// The framing around the messages.
     pub framing: Framing,
 }
 
 impl Wire {
-    /// The commonest form: JSON in WebSocket frames.
+    /// The most common form: JSON in WebSocket frames.
     pub const JSON: Wire = Wire { encoding: Encoding::Json, framing: Framing::WebSocket };
 
-    /// Puts around messages, as [`crate::message::Messages`] has written them, what belongs there.
+    /// Adds the framing to messages that [`crate::message::Messages`] has written.
     pub fn frame(self, messages: &[u8], out: &mut Vec<u8>) {
         let opcode = if self.encoding == Encoding::Protobuf { Opcode::Binary } else { Opcode::Text };
         match self.framing {
-            // A client that only listens gets each push in a frame of its own.
+            // A client that only listens gets each push in a separate frame.
             Framing::WebSocket if self.encoding == Encoding::Push => {
                 messages.split(|byte| *byte == b'\n').for_each(|message| encode_frame(opcode, message, out));
             }
@@ -90,7 +90,7 @@ impl Wire {
         }
     }
 
-    /// A ping: the empty message.
+    /// A ping: an empty message in this form.
     pub fn ping(self) -> &'static [u8] {
         match (self.framing, self.encoding) {
             (Framing::WebSocket | Framing::Deflated { .. }, Encoding::Protobuf) => b"\x82\x01\0",
@@ -105,7 +105,7 @@ impl Wire {
         }
     }
 
-    /// Whether it is a WebSocket.
+    /// Whether the framing is that of a WebSocket.
     pub fn is_websocket(self) -> bool {
         matches!(self.framing, Framing::WebSocket | Framing::Deflated { .. })
     }

@@ -1,52 +1,54 @@
-//! A hybrid logical clock (Kulkarni, Demirbas et al., 2014): close to wall time, and later than everything that was
-//! heard of.
+//! A hybrid logical clock (Kulkarni, Demirbas et al., 2014). It is close to wall time, and later than every stamp that
+//! it has observed.
 //!
-//! By hand: a timestamp of `uhlc` has the id of its node in it, 16 bytes; each entry has a stamp, so that takes 8
-//! bytes in all.
+//! Hand-written: a timestamp of `uhlc` contains the id of its node, 16 bytes. Each entry has a stamp, and this one
+//! takes only 8 bytes.
 
-/// A moment of the cluster: Unix milliseconds in the upper 48 bits, a counter in the lower 16.
+/// A point in the cluster's time: Unix milliseconds in the upper 48 bits, a counter in the lower 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// The wall time in it, Unix milliseconds.
+    /// The wall time of the stamp, Unix milliseconds.
     pub fn millis(self) -> u64 {
         self.0 >> 16
     }
 }
 
-/// Makes stamps that never go back, and counts clocks that are far off.
+/// Creates stamps that never go back, and counts clocks that are far off.
 #[derive(Debug)]
 pub struct HybridClock {
     last: u64,
     drift_max_ms: u64,
-    /// Stamps that were further ahead than the bound; they did not move this clock.
+    /// The number of observed stamps that were ahead by more than the bound. They did not move this clock.
     pub drifted: u64,
 }
 
 impl HybridClock {
-    /// `drift_max_ms`: how far another node's clock may pull this one ahead of its own wall time.
+    /// Creates a clock. `drift_max_ms` is how far another node's clock may move this one ahead of its own wall time.
     pub fn new(drift_max_ms: u64) -> Self {
         HybridClock { last: 0, drift_max_ms, drifted: 0 }
     }
 
-    /// A stamp later than all before, and than `seen`, if that is given: whoever replaces something is later than it.
+    /// A stamp later than all earlier ones of this clock, and later than `seen` if that is given. A replacement is thus
+    /// always later than the entry that it replaces.
     pub fn stamp(&mut self, seen: Option<Stamp>, now_ms: u64) -> Stamp {
         self.last = (self.last + 1).max(now_ms << 16);
         match seen {
-            // What is replaced may come from a clock that is far ahead: later than it, without following it.
+            // The replaced entry may come from a clock that is far ahead. The stamp is later, but this clock does not
+            // follow.
             Some(seen) if seen.0 >= self.last => Stamp(seen.0 + 1),
             _ => Stamp(self.last),
         }
     }
 
-    /// The latest moment that this clock knows.
+    /// The latest stamp that this clock knows.
     pub fn latest(&self, now_ms: u64) -> Stamp {
         Stamp(self.last.max(now_ms << 16))
     }
 
-    /// Takes notice of another node's stamp. One beyond the bound is counted and left alone, so a clock that jumped
-    /// drags nobody along.
+    /// Moves this clock to another node's stamp. A stamp beyond the bound is only counted, so a clock that jumped does
+    /// not move the clocks of other nodes.
     pub fn observe(&mut self, stamp: Stamp, now_ms: u64) {
         if stamp.millis() > now_ms + self.drift_max_ms {
             self.drifted += 1;
@@ -78,18 +80,18 @@ mod tests {
 
     #[test]
     fn who_replaces_something_is_later_than_it_and_than_all_before() {
-        // The clock's last stamp, what is replaced, and the stamp of what replaces it.
+        // The clock's last stamp, the stamp of the replaced entry, and the stamp of the replacement.
         let now = 10_000 << 16;
         for (seen, expected) in [
             (now - 5, now),
-            // As late as the new stamp would be.
+            // The replaced stamp equals the one that the clock would give.
             (now, now + 1),
             (now + 1, now + 2),
             (now << 8, (now << 8) + 1),
         ] {
             let mut clock = HybridClock::new(1_000);
             assert_eq!(clock.stamp(Some(Stamp(seen)), 10_000), Stamp(expected));
-            // The clock itself goes on as if there had been nothing.
+            // The clock itself continues as if the far stamp had not been seen.
             assert_eq!(clock.stamp(None, 10_000), Stamp(now + 1));
         }
         let mut clock = HybridClock::new(1_000);

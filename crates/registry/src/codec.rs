@@ -1,8 +1,9 @@
-//! Messages between nodes as bytes. The format is in `docs/registry.md`.
+//! Encodes and decodes messages between nodes. The format is in `docs/internals/replication.md`.
 //!
-//! Numbers are LEB128, strings and blobs have their length before them. A message is: the version, its kind, the
-//! sender's node and incarnation, the sender's clock and policy, then what the kind holds. Bytes behind a known body
-//! are fields of a later version that this one may skip; a body that this version can't read has another version byte.
+//! Numbers are LEB128; strings and blobs are preceded by their length. A message has the version, its kind, the
+//! sender's node and incarnation, the sender's clock and policy, and then the content of the kind. Bytes after a known
+//! body are fields of a later version, which this version may skip. A body that this version cannot read has another
+//! version byte.
 
 use std::sync::Arc;
 
@@ -13,49 +14,49 @@ use crate::owners::OwnerId;
 use crate::peer::Incarnation;
 use crate::settings::ConflictPolicyKind;
 
-/// The version of this format.
+/// The version byte of this format.
 const VERSION: u8 = 1;
-/// Bytes of a node's name: it is a part of subjects.
+/// The maximum length of a node's name in bytes. The name is a part of subjects.
 const NODE_LEN_MAX: usize = 255;
-/// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen
-/// numbers.
+/// The maximum size of a message without operations and the sender's name, in bytes. It consists of two single bytes,
+/// the policy and fourteen numbers.
 pub(crate) const HEAD_ROOM: usize = 160;
-// A number of 64 bits takes ten bytes at most.
+// A number of 64 bits takes at most ten bytes.
 const _: () = assert!(HEAD_ROOM >= 2 + 1 + 14 * 10);
-/// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a
-/// record.
+/// The maximum size of an operation without key and metadata, in bytes. It consists of kind, rank, a length and the
+/// fixed part of a record.
 pub(crate) const ENTRY_OVERHEAD: usize = 48;
-// Kind and rank are one byte each, and a length takes ten bytes at most.
+// Kind and rank are one byte each, and a length takes at most ten bytes.
 const _: () = assert!(ENTRY_OVERHEAD >= 1 + 1 + 10 + FIXED);
 
-/// What every message begins with.
+/// The fields at the start of every message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageHead<'a> {
     pub(crate) node: &'a str,
     pub(crate) incarnation: Incarnation,
-    /// The sender's clock.
+    /// The stamp of the sender's clock.
     pub(crate) stamp: Stamp,
-    /// The sender's policy, by its own settings.
+    /// The conflict policy from the sender's own settings.
     pub(crate) policy: ConflictPolicyKind,
 }
 
-/// What a message says.
+/// The content of a message, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageBody<'a> {
-    /// Operations from a number on.
+    /// Operations of the sender, from the number `first` on.
     Delta { first: u64, count: u64, operations: &'a [u8] },
-    /// All is well: the number of the last operation, a digest of everything, the limits of keys and metadata, and the
-    /// lives of other nodes whose entries the sender has ([`lives`]).
+    /// The regular report of the sender: the number of its last operation, a digest of its entries, its limits for keys
+    /// and metadata, and the incarnations of other nodes whose entries it has ([`lives`]).
     Heartbeat { last: u64, digest: u64, entries: u64, limits: (u64, u64), lives: &'a [u8] },
-    /// Please send operations from a number on; 0 = a snapshot, which repeats the `nonce`.
+    /// A request for operations from the number `first` on. 0 = a request for a snapshot, which repeats the `nonce`.
     Want { to: &'a str, incarnation: Incarnation, first: u64, nonce: u64 },
-    /// A piece of a snapshot that is true up to the operation `last`. Entries up to the stamp `doubt` had been purged
-    /// elsewhere.
+    /// One part of a snapshot that includes the operations up to `last`. Other nodes had purged the entries up to the
+    /// stamp `doubt`.
     Snapshot { last: u64, doubt: Stamp, nonce: u64, part: u64, parts: u64, operations: &'a [u8] },
-    /// The sender leaves.
+    /// The sender leaves the cluster.
     Goodbye,
-    /// The sender has purged the incarnation `past` of the receiver, or knows a later one: only one above `known` is
-    /// heard.
+    /// The sender has purged the receiver's incarnation `past`, or knows a later one. It accepts only an incarnation
+    /// above `known`.
     Outdated { to: &'a str, past: Incarnation, known: Incarnation },
 }
 
@@ -82,7 +83,7 @@ pub(crate) enum ReplicatedOperation<'a> {
         owner: OwnerId,
         reason: Reason,
     },
-    /// No entry is doubtful any more: all other nodes have applied the snapshot that said so.
+    /// The authority's entries are no longer doubtful: all other nodes have applied the snapshot that marked them.
     Trust,
 }
 
@@ -104,19 +105,19 @@ fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
     put_number(out, incarnation.birth);
 }
 
-/// Appends a life of another node to what a heartbeat tells.
+/// Appends the incarnation of another node to the content of a heartbeat.
 pub(crate) fn put_life(out: &mut Vec<u8>, node: &str, incarnation: Incarnation) {
     put_bytes(out, node.as_bytes());
     put_incarnation(out, incarnation);
 }
 
-/// The lives that a heartbeat tells.
+/// Reads the incarnations of other nodes in a heartbeat.
 pub(crate) fn lives(bytes: &[u8]) -> impl Iterator<Item = (&str, Incarnation)> {
     let mut reader = MessageReader(bytes);
     std::iter::from_fn(move || Some((reader.text()?, reader.incarnation()?)))
 }
 
-/// Writes a whole message.
+/// Encodes a whole message.
 pub(crate) fn encode(head: MessageHead<'_>, body: MessageBody<'_>) -> Arc<[u8]> {
     let mut out = Vec::with_capacity(64);
     let kind = match body {
@@ -199,7 +200,7 @@ pub(crate) fn put_operation(out: &mut Vec<u8>, operation: ReplicatedOperation<'_
     }
 }
 
-/// Reads what the writers above have written; `None` for anything else.
+/// Reads the output of the functions above. `None` = the bytes are not valid.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageReader<'a>(&'a [u8]);
 
@@ -264,7 +265,7 @@ impl<'a> MessageReader<'a> {
     }
 }
 
-/// The operations of a message, one by one; an `Err` for bytes that are none.
+/// Reads the operations of a message one by one. `Err` = the bytes are not an operation.
 pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<ReplicatedOperation<'_>, ()>> {
     let mut reader = MessageReader(bytes);
     std::iter::from_fn(move || {
@@ -279,7 +280,7 @@ pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<Replicated
     })
 }
 
-/// Reads a message; `None` if it is none of ours, or of a version that we don't speak.
+/// Decodes a message. `None` = it is not a registry message, or this version does not support its version.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(MessageHead<'_>, MessageBody<'_>)> {
     let mut reader = MessageReader(bytes);
     if reader.byte()? != VERSION {

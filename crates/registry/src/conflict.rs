@@ -1,24 +1,24 @@
-//! Which of two claims of one name counts: a total order, the same on every node.
+//! Decides which of two claims of one name wins, by a total order that is the same on every node.
 
 use std::cmp::Ordering;
 
 use crate::clock::Stamp;
 use crate::settings::ConflictPolicyKind;
 
-/// What of a claim decides.
+/// The properties of a claim that decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing<'a> {
-    /// Its node was away and others have purged it, or the node is suspected to be dead. Such a claim never beats
-    /// another.
+    /// True if other nodes purged the claim's node while it was away, or the node is suspected to be dead. Such a claim
+    /// never wins against another one.
     pub(crate) is_doubtful: bool,
-    /// Raised when the backend decided for it, or when it took the name over from a node that was suspected to be
-    /// dead.
+    /// Raised when the backend decided for the claim, or when it took over the name from a node that was suspected to
+    /// be dead.
     pub(crate) rank: u8,
     pub(crate) stamp: Stamp,
     pub(crate) node: &'a str,
 }
 
-/// `Greater` = `a` counts.
+/// Compares two claims. `Greater` = `a` wins.
 pub(crate) fn compare(policy: ConflictPolicyKind, a: Standing<'_>, b: Standing<'_>) -> Ordering {
     let by_time = (a.stamp, a.node).cmp(&(b.stamp, b.node));
     let by_policy = match policy {

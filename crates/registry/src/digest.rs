@@ -1,12 +1,12 @@
-//! A digest of an authority's entries that does not depend on their order: the sum of a hash of each.
+//! A digest of an authority's entries that does not depend on their order: the sum of a hash of each entry.
 //!
-//! By hand: nodes of different versions compare digests, and the hashes of `ahash` and `foldhash` may change with
+//! Hand-written: nodes of different versions compare digests, and the hashes of `ahash` and `foldhash` may change with
 //! a version.
 
 use crate::entry::Entry;
 
-/// Hashes bytes the same way on every machine: eight at a time, folded by a wide multiplication (as wyhash does; Wang
-/// Yi, 2019).
+/// Hashes bytes in the same way on every machine. It takes eight bytes at a time and folds them by a wide
+/// multiplication (as wyhash does; Wang Yi, 2019).
 fn fold(state: u64, bytes: &[u8]) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = state ^ (bytes.len() as u64).wrapping_mul(K);
@@ -19,12 +19,12 @@ fn fold(state: u64, bytes: &[u8]) -> u64 {
     state
 }
 
-/// The hash of a name's claim.
+/// The hash of a claim of a name.
 pub(crate) fn claim(entry: &Entry, rank: u8) -> u64 {
     fold(u64::from(rank), entry.bytes())
 }
 
-/// The hash of a membership.
+/// The hash of a membership in a group.
 pub(crate) fn member(entry: &Entry) -> u64 {
     fold(u64::MAX, entry.bytes())
 }

@@ -1,5 +1,5 @@
-//! An owned name or a membership as one run of bytes behind one thin pointer, shared by the table, the view, events and
-//! messages: nothing of it is kept twice.
+//! An owned name or a membership, as one run of bytes behind a thin pointer. The table, the view, events and messages
+//! share it, so nothing is stored twice.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use triomphe::ThinArc;
 use crate::clock::Stamp;
 use crate::owners::OwnerId;
 
-/// Bytes before the key: owner 16, stamp 8, revision 4, length of the key 2; numbers little-endian.
+/// The number of bytes before the key: owner 16, stamp 8, revision 4, length of the key 2. Numbers are little-endian.
 pub(crate) const FIXED: usize = 30;
-// Owner, stamp, revision and the length of the key.
+// The sizes of owner, stamp, revision and the length of the key.
 const _: () = assert!(FIXED == size_of::<OwnerId>() + size_of::<Stamp>() + size_of::<u32>() + size_of::<u16>());
 
-/// A node's name, by a thin pointer: each entry has one.
+/// A node's name behind a thin pointer, because each entry contains one.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeName(triomphe::Arc<Arc<str>>);
 
@@ -27,12 +27,12 @@ impl NodeName {
     }
 }
 
-/// Who holds what and where: the claim of a name, or the membership of a group.
+/// One claim of a name or one membership of a group: the key, the owner, the owner's node and the metadata.
 #[derive(Clone)]
 pub struct Entry(ThinArc<NodeName, u8>);
 
 impl Entry {
-    /// `key`: at most 65,535 bytes; longer ones are cut.
+    /// Creates an entry. A `key` longer than 65,535 bytes is cut.
     pub(crate) fn new(node: &NodeName, owner: OwnerId, stamp: Stamp, revision: u32, key: &str, meta: &[u8]) -> Self {
         let key = &key.as_bytes()[..key.len().min(usize::from(u16::MAX))];
         let mut bytes = Vec::with_capacity(FIXED + key.len() + meta.len());
@@ -45,24 +45,24 @@ impl Entry {
         Entry(ThinArc::from_header_and_slice(node.clone(), &bytes))
     }
 
-    /// The same with other metadata, once more revised.
+    /// A copy with other metadata and the next revision.
     pub(crate) fn revise(&self, meta: &[u8]) -> Self {
         Entry::new(&self.0.header.header, self.owner(), self.stamp(), self.revision().wrapping_add(1), self.key(), meta)
     }
 
-    /// The same with another stamp.
+    /// A copy with another stamp.
     pub(crate) fn restamp(&self, stamp: Stamp) -> Self {
         Entry::new(&self.0.header.header, self.owner(), stamp, self.revision(), self.key(), self.meta())
     }
 
-    /// From another node; `None` if the bytes are none.
+    /// Reads an entry that another node sent. `None` = the bytes are not valid.
     pub(crate) fn parse(node: &NodeName, bytes: &[u8]) -> Option<Self> {
         let length = u16::from_le_bytes(bytes.get(28..FIXED)?.try_into().ok()?);
         std::str::from_utf8(bytes.get(FIXED..FIXED + usize::from(length))?).ok()?;
         Some(Entry(ThinArc::from_header_and_slice(node.clone(), bytes)))
     }
 
-    /// What travels: all but the node.
+    /// The bytes that are sent to other nodes: everything except the node.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0.slice
     }
@@ -73,49 +73,49 @@ impl Entry {
         &bytes[FIXED..FIXED + length]
     }
 
-    /// As a raw pointer, for [`Entry::from_raw`].
+    /// Converts the entry to a raw pointer, for [`Entry::from_raw`].
     pub(crate) fn into_raw(self) -> *mut () {
         self.0.into_raw().cast_mut().cast()
     }
 
     /// # Safety
-    /// `raw` is of [`Entry::into_raw`], and this is the only entry that is made of it.
-    #[expect(unsafe_code, reason = "the caller has the proof")]
+    /// `raw` must come from [`Entry::into_raw`], and no other entry may be made from it.
+    #[expect(unsafe_code, reason = "the caller guarantees the conditions")]
     pub(crate) unsafe fn from_raw(raw: *mut ()) -> Self {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees it.
         Entry(unsafe { ThinArc::from_raw(raw.cast_const().cast()) })
     }
 
-    /// The node that the owner lives on.
+    /// The name of the node that the owner is on.
     pub fn node(&self) -> &Arc<str> {
         self.0.header.header.as_arc()
     }
 
-    /// The name, or the group.
+    /// The name or the group.
     pub fn key(&self) -> &str {
         std::str::from_utf8(self.key_bytes()).unwrap_or_default()
     }
 
-    /// Whose it is.
+    /// The id of the owner.
     pub fn owner(&self) -> OwnerId {
         OwnerId(*self.bytes().first_chunk().unwrap_or(&[0; 16]))
     }
 
-    /// When it was claimed or joined.
+    /// The time of the claim or the join.
     pub fn stamp(&self) -> Stamp {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.bytes()[16..24]);
         Stamp(u64::from_le_bytes(bytes))
     }
 
-    /// How often its metadata has been replaced since.
+    /// How often the metadata has been replaced since the claim or the join. It wraps around.
     pub fn revision(&self) -> u32 {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&self.bytes()[24..28]);
         u32::from_le_bytes(bytes)
     }
 
-    /// Its metadata.
+    /// The metadata of the entry. It may be empty.
     pub fn meta(&self) -> &[u8] {
         &self.bytes()[FIXED + self.key_bytes().len()..]
     }

@@ -1,29 +1,29 @@
-//! What comes out of a replica.
+//! The outputs of a replica.
 
 use std::sync::Arc;
 
 use crate::entry::Entry;
 
-/// Why something changed.
+/// Why an entry changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
-    /// Somebody asked for it.
+    /// A client or the backend requested the change.
     Normal = 0,
     /// The owner is gone.
     Closed = 1,
     /// Two authorities owned the name, and the scope's policy decided.
     Conflict = 2,
-    /// A node came, or came back, with it.
+    /// A node joined or returned with the entry.
     NodeUp = 3,
-    /// Its node fell silent, left or restarted.
+    /// The owner's node fell silent, left or restarted.
     NodeDown = 4,
-    /// Another owner took the name over.
+    /// Another owner took over the name.
     TakenOver = 5,
 }
 
 impl Reason {
-    /// As it is told to people.
+    /// The name of the reason, as it appears in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::Normal => "normal",
@@ -41,77 +41,77 @@ impl Reason {
     }
 }
 
-/// What happened to an entry.
+/// The kind of change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryChange {
-    /// A name has an owner.
+    /// A name has a new owner.
     Registered,
-    /// The metadata of a name.
+    /// The metadata of a name changed.
     Updated,
-    /// A name has no owner any more.
+    /// A name no longer has an owner.
     Unregistered,
-    /// A member came.
+    /// A member joined a group.
     Joined,
-    /// The metadata of a member.
+    /// The metadata of a member changed.
     MemberUpdated,
-    /// A member went.
+    /// A member left a group.
     Left,
 }
 
-/// A change of what this node sees; each is told exactly once, so that replaying them gives the table.
+/// A change in this node's table. Each change is reported exactly once, so replaying the events results in the table.
 #[derive(Debug, Clone)]
 pub struct RegistryEvent {
-    /// What happened.
+    /// The kind of change.
     pub change: EntryChange,
-    /// The entry: as it is now, or as it last was.
+    /// The new entry, or the last one if it was removed.
     pub entry: Entry,
-    /// Why.
+    /// The reason of the change.
     pub reason: Reason,
 }
 
-/// What a replica wants done.
+/// A task for the host of the replica.
 #[derive(Debug)]
 pub enum Output {
-    /// A message for one node, or for all.
+    /// Send a message to one node or to all nodes.
     Send {
-        /// The node; `None` = all of the scope.
+        /// The receiving node. `None` = all nodes of the scope.
         to: Option<Arc<str>>,
-        /// The message.
+        /// The bytes of the message.
         message: Arc<[u8]>,
     },
-    /// Something changed.
+    /// Report a change of the table.
     Event(RegistryEvent),
-    /// A local owner has lost a name: it must be told.
+    /// Notify a local owner that it has lost a name.
     Lost {
-        /// What was lost, by whom.
+        /// The lost entry, with the owner that lost it.
         lost: Entry,
-        /// Who has it now.
+        /// The entry that owns the name now.
         winner: Entry,
-        /// By conflict, or taken over.
+        /// Why the name was lost: a conflict or a takeover.
         reason: Reason,
     },
-    /// Ask the backend who keeps a name; the answer goes to [`crate::Replica::resolve`].
+    /// Ask the backend which claim of a name stays. The host passes the answer to [`crate::Replica::resolve`].
     Resolve {
-        /// This node's claim.
+        /// This node's claim of the name.
         mine: Entry,
-        /// The other one, which is later.
+        /// The other node's claim, which is later.
         other: Entry,
     },
-    /// A node's entries are here, or are gone.
+    /// The entries of a node are now complete here, or were removed.
     Node {
-        /// Which.
+        /// The name of the node.
         node: Arc<str>,
-        /// Whether they are here now.
+        /// True if the node's entries are here now.
         is_up: bool,
-        /// When the node was last heard and followed: what it has said later is not known here.
+        /// When the node was last heard and in sync. Later messages of the node are not known here.
         heard_ms: u64,
     },
-    /// Other nodes have purged this one while it stood still: some of its owners may be gone. The host looks at its
-    /// connections, closes the dead ones and calls [`crate::Replica::probed`]. Until then nothing is sent.
+    /// Other nodes purged this one while it stood still, so some of its owners may be gone. The host must check its
+    /// connections, close the dead ones and call [`crate::Replica::probed`]. Until then nothing is sent.
     Probe,
     /// Another node has other options for this scope. All nodes follow the strictest policy and the smallest limits.
     Differs {
-        /// Which node.
+        /// The node with the other options.
         node: Arc<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! Groups and their members.
+//! The groups of a scope and their members.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(crate) struct Group {
     pub(crate) key: Arc<str>,
     pub(crate) first: u32,
     pub(crate) members: u32,
-    /// Members that count, and their kinds.
+    /// The number of counted members, and the number of their kinds.
     pub(crate) tally: (u32, u32),
 }
 
-/// All groups.
+/// All groups of the scope.
 #[derive(Debug)]
 pub(crate) struct Groups {
     hasher: FoldState,
@@ -29,7 +29,7 @@ pub(crate) struct Groups {
     groups: Slab<Group>,
     pub(crate) members: Slab<Member>,
     tally: Option<MemberCounts>,
-    /// The member that a walk comes to next; none = no walk is under way.
+    /// The next member of the walk. [`NONE`] = no walk is in progress.
     walk: u32,
 }
 
@@ -86,7 +86,7 @@ impl Groups {
         index
     }
 
-    /// Puts another entry in a member's place.
+    /// Replaces a member's entry.
     pub(crate) fn replace(&mut self, index: u32, entry: Entry) {
         self.count_out(index);
         self.members[index].entry = entry;
@@ -109,25 +109,25 @@ impl Groups {
         *kinds -= u32::from(is_last_of_kind);
     }
 
-    /// Begins a walk through a group. One that is under way is given up.
+    /// Begins a walk through a group. A walk in progress is abandoned.
     pub(crate) fn begin_walk(&mut self, key: &str) {
         self.walk = self.find(key).map_or(NONE, |group| self.groups[group].first);
     }
 
-    /// The next member of the walk. Who is there from its beginning to its end is met once; who comes meanwhile is not
-    /// met.
+    /// The next member of the walk. A member that stays for the whole walk is returned once. A member that joins
+    /// meanwhile is not returned.
     pub(crate) fn step(&mut self) -> Option<&Member> {
         let member = self.members.get(self.walk)?;
         self.walk = member.next_of_group;
         Some(member)
     }
 
-    /// Whether the walk is not over.
+    /// Whether a walk is in progress.
     pub(crate) fn is_walking(&self) -> bool {
         self.walk != NONE
     }
 
-    /// Takes a member out; an empty group is gone.
+    /// Removes a member. A group without members is removed.
     pub(crate) fn remove(&mut self, index: u32) {
         self.count_out(index);
         let Some(member) = self.members.remove(index) else { return };
@@ -155,18 +155,18 @@ impl Groups {
         }
     }
 
-    /// Indices of a group's members.
+    /// The indices of a group's members.
     pub(crate) fn members_of(&self, group: u32) -> impl Iterator<Item = u32> {
         let first = self.groups.get(group).map(|g| g.first).filter(|first| *first != NONE);
         std::iter::successors(first, |&index| Some(self.members[index].next_of_group).filter(|next| *next != NONE))
     }
 
-    /// One past the highest index of a group.
+    /// The highest index of a group plus one.
     pub(crate) fn end(&self) -> u32 {
         self.groups.end()
     }
 
-    /// Groups with members.
+    /// The number of groups with members.
     pub(crate) fn len(&self) -> usize {
         self.groups.len()
     }

@@ -1,5 +1,5 @@
-//! The seed of hash tables is an argument: a node takes a secret one, a simulator its own, so that the same seed gives
-//! the same run in every process.
+//! The seed of hash tables is an argument. A node uses a secret seed. A simulator uses a known one, so that the same
+//! seed gives the same run in every process.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -8,13 +8,13 @@ use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 use siphasher::sip::SipHasher13;
 
-/// The second half of the seed of all tables that can be repeated.
+/// The second half of every repeatable seed.
 static KNOWN: SharedSeed = SharedSeed::from_u64(0x746f_7563_686c_696e);
 
-/// What the hash tables of a node begin with.
+/// The seed of a node's hash tables.
 ///
-/// Clients choose the names of channels, owners and filters. Who knows the seed can choose thousands of names that fall
-/// into one bucket, so a node's seed is random, and secret.
+/// Clients choose the names of channels, owners and filters. A client that knows the seed can choose thousands of names
+/// that fall into one bucket. So a node's seed is random and secret.
 ///
 /// ```
 /// use std::hash::BuildHasher;
@@ -31,35 +31,36 @@ pub struct HashSeed {
 }
 
 impl HashSeed {
-    /// The seed of a node, of random numbers that nobody else knows. It keeps 48 bytes until the process ends, so a
-    /// process makes one.
+    /// Creates the seed of a node from random numbers that must stay secret. It leaks 48 bytes, so a process should
+    /// create only one.
     pub fn new(random: [u64; 4]) -> Self {
         let [start, shared, sip, more] = random;
-        // Of foldhash, the half that it calls shared must be secret too: with a known one, each name whose last eight
-        // bytes equal a part of it has the same hash, whatever its other bytes and the first half are.
+        // The half that foldhash calls shared must be secret too. If it is known, each name whose last eight bytes
+        // equal a part of it has the same hash. The other bytes of the name and the first half do not matter.
         let shared = Box::leak(Box::new(SharedSeed::from_u64(shared)));
         HashSeed { fold: FoldState { start, shared }, sip: SipState { keys: (sip, more) } }
     }
 
-    /// A seed that can be repeated, for tests and simulators: the same number gives the same hashes in every process.
-    /// Not for keys that somebody else chooses.
+    /// Creates a repeatable seed for tests and simulators: the same number gives the same hashes in every process. Do
+    /// not use it for keys that other people choose.
     pub fn repeatable(number: u64) -> Self {
         let start = number ^ 0x9e37_79b9_7f4a_7c15;
         HashSeed { fold: FoldState { start, shared: &KNOWN }, sip: SipState { keys: (start, number) } }
     }
 
-    /// Hashes by foldhash, for tables whose lookups are counted.
+    /// The seed for foldhash, for tables whose lookups are on the hot path.
     pub fn fold(self) -> FoldState {
         self.fold
     }
 
-    /// Hashes by SipHash 1-3, for tables in which it must not help to measure the time of many lookups.
+    /// The seed for SipHash 1-3, for tables where timing many lookups must not reveal the seed.
     pub fn sip(self) -> SipState {
         self.sip
     }
 }
 
-/// A seed of [foldhash](foldhash::fast): fast, and safe against those who do not know it and cannot find it out.
+/// A seed of [foldhash](foldhash::fast): fast, and safe as long as attackers do not know the seed and cannot find it
+/// out.
 #[derive(Clone, Copy)]
 pub struct FoldState {
     start: u64,
@@ -75,7 +76,7 @@ impl BuildHasher for FoldState {
     }
 }
 
-/// The keys of SipHash 1-3, which is also the hash of the standard library's maps.
+/// The keys of SipHash 1-3, which the standard library's maps use too.
 #[derive(Clone, Copy)]
 pub struct SipState {
     keys: (u64, u64),
@@ -90,7 +91,7 @@ impl BuildHasher for SipState {
     }
 }
 
-// A seed is a secret, so none of them shows what it is.
+// A seed is a secret, so no Debug output shows it.
 
 impl fmt::Debug for HashSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,11 +134,11 @@ mod tests {
         }
     }
 
-    /// With a known second half, names that differ in their first eight bytes alone had one hash: the attack that a
-    /// node's seed must stop.
+    /// With a known second half, names that differ only in their first eight bytes had the same hash. A node's seed
+    /// must prevent this attack.
     #[test]
     fn names_that_flood_a_known_seed_do_not_flood_a_secret_one() {
-        // Half of a product is zero where the last eight bytes of a name equal this part of the known seed.
+        // Half of the product is zero if the last eight bytes of a name equal this part of the known seed.
         let part = format!("{KNOWN:?}");
         let parts: Vec<u64> = part
             .split(|c: char| !c.is_ascii_digit())

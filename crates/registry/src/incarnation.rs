@@ -1,29 +1,30 @@
-//! What a node knows of its own incarnation. What it does with that is in [`crate::rebirth`].
+//! What a node knows about its own incarnation. [`crate::rebirth`] acts on it.
 
 use crate::peer::Incarnation;
 
-/// What a replica knows of its own life.
+/// What a replica knows about its own incarnation. Times are Unix milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct IncarnationState {
-    /// When this node was last found to have stood still.
+    /// When this node last noticed that it had stood still. `None` = never.
     pub(crate) stood_still_ms: Option<u64>,
-    /// Nothing is sent until the host has looked at its connections, or until this time at the latest.
+    /// The node sends nothing until the host has checked its connections, or at most until this time. `None` = not
+    /// silent.
     pub(crate) silent_until_ms: Option<u64>,
-    /// The latest incarnation of this node that others have purged.
+    /// The latest incarnation of this node that other nodes have purged.
     pub(crate) purged: Option<Incarnation>,
-    /// When the present incarnation began.
+    /// When the current incarnation began.
     pub(crate) began_ms: u64,
-    /// Numbers of snapshots that were asked for.
+    /// The number of snapshots that were requested. It makes nonces.
     pub(crate) nonces: u64,
 }
 
 impl IncarnationState {
-    /// Whether the node says nothing until the host has looked at its connections.
+    /// Whether the node sends nothing until the host has checked its connections.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_until_ms.is_some()
     }
 
-    /// The clock was set ahead.
+    /// Moves the stored times because the clock was set ahead.
     pub(crate) fn clock_set(&mut self, by_ms: u64) {
         for time in [&mut self.stood_still_ms, &mut self.silent_until_ms].into_iter().flatten() {
             *time += by_ms;

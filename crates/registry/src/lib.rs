@@ -1,16 +1,16 @@
-//! A registry of names and groups for a cluster. Every node is the authority for what lives on it, every node holds the
-//! whole replica, availability comes before consistency, and conflicts are resolved the same way everywhere.
+//! A registry of names and groups for a cluster. Every node is the authority for its own owners, and every node holds
+//! the whole replica. Availability takes precedence over consistency. Every node resolves conflicts in the same way.
 //!
-//! One [`Replica`] is one node's part in one *scope*. It is a pure state machine: commands of local owners, messages of
-//! other nodes and the time go in; messages to send, events and the words to losers come out. Whatever carries the
-//! messages may lose, double, delay and reorder them: authorities number their operations, heartbeats tell the number
-//! and a digest, and what is missing is asked for.
+//! One [`Replica`] is one node's part in one *scope*. It is a pure state machine. Its inputs are the commands of local
+//! owners, the messages of other nodes, and the time. Its outputs are messages to send, events, and notices to owners
+//! that lost a name. The carrier of the messages may lose, duplicate, delay and reorder them: authorities number
+//! their operations, heartbeats carry the last number and a digest, and a node asks for what it lacks.
 //!
 //! Lookups go to a [`View`], from any thread and without a lock. The wire format and the rules are in
-//! `docs/registry.md`.
+//! `docs/internals/replication.md`.
 //!
-//! It is not a consensus protocol: during a split two nodes may own one name, and one of them loses it when the split
-//! heals. It is not a transport either: the host carries the messages.
+//! It is not a consensus protocol. During a split two nodes may own one name, and one of them loses it when the split
+//! heals. It does not carry messages either: the host sends and receives them.
 //!
 //! The model is that of Syn (Roberto Ostinelli, 2015–): a process registry for Erlang, versions 1 to 3.
 //!
@@ -19,7 +19,7 @@
 //!
 //! let now_ms = 1_700_000_000_000;
 //! let (alice, bob) = (OwnerId([1; 16]), OwnerId([2; 16]));
-//! // A node that clients reach takes a secret seed: HashSeed::new.
+//! // A node that serves clients uses a secret seed: HashSeed::new.
 //! let seed = HashSeed::repeatable(7);
 //! let mut replica = Replica::new("node-a", 1, ReplicaSettings::default(), seed, now_ms);
 //! replica.register(alice, "printer", b"first floor", false, now_ms).expect("the name is free");
@@ -35,18 +35,18 @@
 //! # Where to begin
 //!
 //! 1. `replica.rs`: the state of a replica, and the commands of its owners.
-//! 2. `event.rs`: all that comes out of a replica.
-//! 3. `sync.rs`: how replicas keep up with each other; `snapshot.rs` and `rebirth.rs` follow from it.
-//! 4. `conflict.rs`: which of two claims of a name counts.
+//! 2. `event.rs`: all outputs of a replica.
+//! 3. `sync.rs`: how replicas stay in sync. `snapshot.rs` and `rebirth.rs` follow from it.
+//! 4. `conflict.rs`: which of two claims of a name wins.
 //!
 //! # What never happens
 //!
-//! - Nothing here reads a clock, opens a socket or starts a thread: the time, the birth number and the seed of
-//!   hashes are arguments.
+//! - Nothing here reads a clock, opens a socket or starts a thread: the time, the birth number and the hash seed are
+//!   arguments.
 //! - No lookup waits for a lock, for the writer or for another node.
-//! - No node changes what another node says of its owners: a conflict is decided, and the loser withdraws its claim.
-//! - No change is told twice: the events, replayed, give the table.
-//! - No `unsafe` code stands outside `entry.rs` and `view/index.rs`.
+//! - No node changes another node's entries. A conflict is decided, and the loser withdraws its claim.
+//! - No change is reported twice: the events, replayed, result in the table.
+//! - There is no `unsafe` code outside `entry.rs` and `view/index.rs`.
 
 mod clock;
 mod codec;

@@ -2,18 +2,18 @@
 
 use crate::entry::Entry;
 
-/// One membership: its entry, and its neighbours in two lists ([`crate::slab::NONE`] = there is none).
+/// One membership: its entry, and its neighbours in two lists ([`crate::slab::NONE`] = no neighbour).
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) entry: Entry,
     pub(crate) owner: u32,
     pub(crate) group: u32,
-    /// Neighbours in the group's list.
+    /// The neighbours in the group's list.
     pub(crate) next_of_group: u32,
     pub(crate) previous_of_group: u32,
-    /// Neighbours in the owner's list.
+    /// The neighbours in the owner's list.
     pub(crate) next_of_owner: u32,
     pub(crate) previous_of_owner: u32,
-    /// Which snapshot it was last seen in.
+    /// The number of the last snapshot that contained the membership, modulo 256.
     pub(crate) mark: u8,
 }

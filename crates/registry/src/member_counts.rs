@@ -1,6 +1,5 @@
-//! Counts that are kept of groups: members that count, and the kinds of them. A member's kind is a part of its metadata
-//! (of a presence, the user), and members of one kind in one group stand in a list, so that a count is never made by
-//! walking the group.
+//! Counts of each group: the members that are counted, and their kinds. A member's kind is a part of its metadata (in
+//! presence, the user). The members of one kind in one group form a list, so counting does not walk the group.
 
 use std::hash::BuildHasher;
 
@@ -11,7 +10,7 @@ use crate::member::Member;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
 
-/// Neighbours in the list of a kind.
+/// The neighbours in the list of a kind.
 #[derive(Debug, Clone, Copy)]
 struct Links {
     next: u32,
@@ -20,14 +19,14 @@ struct Links {
 
 const ALONE: Links = Links { next: NONE, previous: NONE };
 
-/// The lists of kinds. Costs nothing for members that don't count.
+/// The lists of kinds. Members that are not counted need no memory here.
 #[derive(Debug)]
 pub(crate) struct MemberCounts {
     classify: Classify,
     hasher: FoldState,
-    /// The first member of each kind of each group.
+    /// The first member of each kind in each group.
     heads: HashTable<u32>,
-    /// By member.
+    /// The links of each member, by its index.
     links: Vec<Links>,
 }
 
@@ -36,7 +35,8 @@ impl MemberCounts {
         MemberCounts { classify, hasher, heads: HashTable::new(), links: Vec::new() }
     }
 
-    /// Counts a member in. `None` = it does not count; else whether it is the first of its kind in its group.
+    /// Adds a member to the counts. `None` = it is not counted. `Some(true)` = it is the first of its kind in its
+    /// group.
     pub(crate) fn add(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
         let MemberCounts { classify, hasher, heads, links } = self;
         let member = &members[index];
@@ -56,8 +56,8 @@ impl MemberCounts {
         Some(true)
     }
 
-    /// Counts a member out that is still there. `None` = it does not count; else whether it was the last of its kind in
-    /// its group.
+    /// Removes a member, which must still be in the slab, from the counts. `None` = it is not counted. `Some(true)` =
+    /// it was the last of its kind in its group.
     pub(crate) fn remove(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
         let member = members.get(index)?;
         let kind = (self.classify)(member.entry.meta())?;

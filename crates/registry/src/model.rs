@@ -1,9 +1,9 @@
-//! The protocol, model-checked: three real replicas, two names, and every order in which commands, messages, losses and
-//! restarts can come within a budget. In every state that can be reached: once nothing disturbs any more, all replicas
-//! agree with what owners were told.
+//! A model check of the protocol: three real replicas and two names. It tries every order of commands, messages, losses
+//! and restarts within a budget. In every reachable state, once disturbances stop, all replicas must agree with what
+//! the owners were notified of.
 //!
-//! A replica can't be compared as it is, so a state is the way that leads to it, and states are told apart by a print
-//! of all in them that matters.
+//! Replicas cannot be compared directly. So a state is the sequence of actions that leads to it, and states are
+//! compared by a hash of everything in them that matters.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,13 +17,13 @@ use crate::{ConflictPolicyKind, HashSeed, Output, OwnerId, Registered, Replica, 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const NAMES: [&str; 2] = ["x", "y"];
 const START_MS: u64 = 1_000;
-/// Rounds of heartbeats after which all must agree.
+/// The rounds of heartbeats after which all replicas must agree.
 const ROUNDS: usize = 4;
 
-/// What may happen.
+/// The actions that may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ModelAction {
-    /// A node's owner registers a name, or takes it over.
+    /// A node's owner registers a name or takes it over.
     Register {
         node: usize,
         name: usize,
@@ -33,22 +33,22 @@ enum ModelAction {
         node: usize,
         name: usize,
     },
-    /// A node tells its number and digest.
+    /// A node sends a heartbeat with its number and digest.
     Beat {
         node: usize,
     },
-    /// A message arrives; whichever: there is no order.
+    /// A message arrives. Any message may be next, because there is no order.
     Arrive {
         message: usize,
     },
     Lose {
         message: usize,
     },
-    /// It arrives, and stays under way.
+    /// A message arrives, and a copy stays in transit.
     Double {
         message: usize,
     },
-    /// A node dies with all that lives on it, and starts anew.
+    /// A node dies with all its owners and starts again.
     Restart {
         node: usize,
     },
@@ -60,18 +60,18 @@ enum ModelAction {
     Die {
         node: usize,
     },
-    /// A node purges one that stands still.
+    /// A node purges another node that stands still.
     Purge {
         node: usize,
         other: usize,
     },
-    /// A frozen node goes on, and looks at its connections.
+    /// A frozen node continues and checks its connections.
     Thaw {
         node: usize,
     },
 }
 
-/// How much of it may happen in one run.
+/// How often each action may happen in one run.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     commands: usize,
@@ -84,7 +84,7 @@ struct Budget {
 
 struct Protocol {
     policy: ConflictPolicyKind,
-    /// Bytes of operations that replicas remember: with none, every gap takes a snapshot.
+    /// The size of the operation log in bytes. With 0, every gap needs a snapshot.
     log_max: usize,
     budget: Budget,
 }
@@ -110,15 +110,15 @@ impl Hash for State {
     }
 }
 
-/// The replicas, what is under way between them, and what owners were told.
+/// The replicas, the messages in transit, and the names that owners believe they own.
 struct World {
     replicas: Vec<Replica>,
-    /// Sorted, so that equal ones are one.
+    /// Sorted, so that equal states have equal lists.
     messages: Vec<(usize, Arc<[u8]>)>,
     held: BTreeSet<(usize, usize)>,
-    /// Nodes that stand still.
+    /// The nodes that stand still.
     frozen: BTreeSet<usize>,
-    /// Those of them whose owner is gone.
+    /// The frozen nodes whose owner is gone.
     dead: BTreeSet<usize>,
     now_ms: u64,
 }
@@ -170,7 +170,7 @@ impl World {
                 self.replicas[node].heartbeat_due_ms = 0;
                 self.replicas[node].tick(self.now_ms);
             }
-            // It stays in the socket of a node that stands still.
+            // The message stays in the socket of a frozen node.
             ModelAction::Arrive { message } | ModelAction::Double { message }
                 if self.frozen.contains(&self.messages[message].0) => {}
             ModelAction::Arrive { message } => {
@@ -202,7 +202,7 @@ impl World {
 
     fn thaw(&mut self, node: usize) {
         if self.frozen.remove(&node) {
-            // A clock that went back: the longest of all standstills.
+            // As after a clock that went back, which counts as the longest standstill.
             self.replicas[node].ticked_ms = self.now_ms + 1;
             self.replicas[node].wake(self.now_ms);
             if self.dead.remove(&node) {
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Sends what replicas want sent, and takes names from those who lost them.
+    /// Sends the outgoing messages of the replicas, and removes names from the owners that lost them.
     fn collect(&mut self) {
         for node in 0..NODES.len() {
             self.replicas[node].flush();
@@ -233,7 +233,7 @@ impl World {
             }
         }
         self.messages.sort();
-        // A second copy of what is under way twice is the same as a doubled message.
+        // A second copy of a message in transit is the same as a duplicated message.
         self.messages.dedup();
     }
 
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// All replicas see exactly what owners were told.
+    /// Whether all replicas see exactly what the owners were notified of.
     fn is_right(&self) -> bool {
         NAMES.iter().enumerate().all(|(number, name)| {
             let mut holders = self.held.iter().filter(|(_, held)| *held == number).map(|(node, _)| *node);
@@ -267,7 +267,7 @@ impl World {
         })
     }
 
-    /// Everything that decides what can happen from here on, and what of the budget is left.
+    /// A hash of everything that decides what can happen next, and of the remaining budget.
     fn print(&self, way: &[ModelAction]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for replica in &self.replicas {
@@ -294,7 +294,7 @@ impl World {
     }
 }
 
-/// Commands, beats, losses, doubles and restarts on a way.
+/// The number of commands, heartbeats, losses, duplicates, restarts and freezes in a sequence.
 fn spent(way: &[ModelAction]) -> [usize; 6] {
     let mut spent = [0; 6];
     for action in way {
@@ -359,7 +359,7 @@ impl Model for Protocol {
                 actions.push(ModelAction::Freeze { node });
             }
             if commands < self.budget.commands {
-                // Names are alike, so the first command may be about the first.
+                // Names are interchangeable, so the first command may always use the first name.
                 for name in 0..if commands == 0 { 1 } else { NAMES.len() } {
                     let take_overs =
                         if self.policy == ConflictPolicyKind::Newest { &[false, true][..] } else { &[false] };
@@ -404,7 +404,7 @@ impl Model for Protocol {
     }
 }
 
-/// Explores everything within the budget, or all ways of at most so many steps.
+/// Explores everything within the budget, or all sequences of at most `steps_max` steps.
 fn check(protocol: Protocol, steps_max: usize, states_min: usize) {
     let checker = protocol.checker().threads(2).target_max_depth(steps_max).spawn_bfs().join();
     println!("{} states, the longest way has {} steps", checker.unique_state_count(), checker.max_depth());
@@ -414,7 +414,7 @@ fn check(protocol: Protocol, steps_max: usize, states_min: usize) {
 
 const ALL_STEPS: usize = 1_000;
 
-/// The first so many steps of every way: all ways to their ends take minutes, and are gone with TOUCHLINE_LONG.
+/// The limit on steps. Full exploration takes minutes and runs with TOUCHLINE_LONG.
 fn steps(short: usize) -> usize {
     if is_long() { ALL_STEPS } else { short }
 }
@@ -454,12 +454,12 @@ fn gaps_and_snapshots_in_any_order() {
 
 #[test]
 fn restarts_in_any_order() {
-    // All orders of these would be too many: the first seven steps of them.
+    // All orders of these actions are too many, so only their first seven steps are checked.
     let budget = Budget { commands: 2, beats: 0, losses: 1, doubles: 0, restarts: 1, freezes: 0 };
     check(Protocol { policy: ConflictPolicyKind::Newest, log_max: 0, budget }, 7, 10_000);
 }
 
-/// A node stands still, its owner's connection closes, others purge it and give its names away, and it comes back: in
+/// A node stands still, its owner's connection closes, other nodes purge it and give its names away, and it returns: in
 /// every order.
 #[test]
 fn freezes_purges_and_thaws_in_any_order() {

@@ -1,5 +1,5 @@
-//! Claims of names. Most names have one; while a conflict lasts there is one for each authority, the one that counts
-//! first.
+//! Claims of names. Most names have one claim. During a conflict there is one claim for each authority, and the winning
+//! claim comes first.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -14,22 +14,22 @@ use crate::slab::Slab;
 pub(crate) struct NameRegistration {
     pub(crate) entry: Entry,
     pub(crate) owner: u32,
-    /// Neighbours in the owner's list.
+    /// The neighbours in the owner's list.
     pub(crate) next_of_owner: u32,
     pub(crate) previous_of_owner: u32,
     /// Raised when the backend decided for this claim.
     pub(crate) rank: u8,
-    /// Which snapshot it was last seen in.
+    /// The number of the last snapshot that contained the claim, modulo 256.
     pub(crate) mark: u8,
 }
 
-/// All claims, by name.
+/// All claims of the scope, by name.
 #[derive(Debug)]
 pub(crate) struct Names {
     hasher: FoldState,
-    /// The claim that counts of each name.
+    /// The winning claim of each name.
     by_name: HashTable<u32>,
-    /// The other claims of a contested name, by the one that counts.
+    /// The other claims of a contested name, by its winning claim.
     rivals: BTreeMap<u32, Vec<u32>>,
     pub(crate) claims: Slab<NameRegistration>,
 }
@@ -39,23 +39,23 @@ impl Names {
         Names { hasher, by_name: HashTable::new(), rivals: BTreeMap::new(), claims: Slab::default() }
     }
 
-    /// The claim that counts.
+    /// The winning claim of a name.
     pub(crate) fn head(&self, name: &str) -> Option<u32> {
         let is_it = |&index: &u32| self.claims[index].entry.key_bytes() == name.as_bytes();
         self.by_name.find(self.hasher.hash_one(name.as_bytes()), is_it).copied()
     }
 
-    /// The claims of a name that don't count.
+    /// The claims of a name that do not win.
     pub(crate) fn rivals(&self, head: u32) -> &[u32] {
         if self.rivals.is_empty() { &[] } else { self.rivals.get(&head).map_or(&[], Vec::as_slice) }
     }
 
-    /// The claims that count of all contested names, by their places in the slab.
+    /// The winning claims of all contested names, in the order of the slab.
     pub(crate) fn contested(&self) -> Vec<u32> {
         self.rivals.keys().copied().collect()
     }
 
-    /// All claims of a name, the one that counts first.
+    /// All claims of a name, the winning one first.
     pub(crate) fn chain(&self, head: Option<u32>) -> impl Iterator<Item = u32> {
         let rivals = head.map_or(&[][..], |head| self.rivals(head));
         head.into_iter().chain(rivals.iter().copied())
@@ -73,7 +73,7 @@ impl Names {
         index
     }
 
-    /// Takes a claim out; one of its rivals takes its place, if it has any. Gives the claim that stands first then.
+    /// Removes a claim. If it was the head, one of its rivals becomes the head. Returns the head afterwards.
     pub(crate) fn remove(&mut self, head: u32, index: u32) -> Option<u32> {
         let mut left = Some(head);
         if head != index {
@@ -95,7 +95,7 @@ impl Names {
         left
     }
 
-    /// Makes a rival the one that counts.
+    /// Makes a rival the winning claim.
     pub(crate) fn promote(&mut self, head: u32, index: u32) {
         if head == index {
             return;

@@ -1,4 +1,4 @@
-//! Owners: the connections, or whatever else lives on a node, that hold names and memberships. Indexed by id and by
+//! Owners hold names and memberships. An owner is a connection or anything else on a node. The index is by id and by
 //! authority.
 
 use std::hash::BuildHasher;
@@ -9,20 +9,20 @@ use hashbrown::HashTable;
 use crate::hash_seed::FoldState;
 use crate::slab::{NONE, Slab};
 
-/// An owner's id: 16 bytes that nobody else in the cluster has, such as a UUID.
+/// An owner's id: 16 bytes that are unique in the cluster, such as a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub [u8; 16]);
 
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: OwnerId,
-    /// One more than its authority: a number that is never zero leaves room to tell an empty slot.
+    /// The authority plus one. A number that is never zero leaves a value for an empty slot.
     authority: NonZeroU32,
-    /// Heads of the lists of what it holds.
+    /// The first entries in the lists of what the owner holds.
     pub(crate) first_claim: u32,
     pub(crate) first_member: u32,
     pub(crate) entries: u32,
-    /// Neighbours in the list of its authority.
+    /// The neighbours in the list of the authority.
     pub(crate) next: u32,
     previous: u32,
 }
@@ -59,7 +59,7 @@ impl Owners {
         &mut self.slab[index]
     }
 
-    /// The owner, made if need be at the head of its authority's list.
+    /// Finds an owner, or creates it at the head of its authority's list.
     pub(crate) fn find_or_insert(&mut self, authority: u32, id: OwnerId, first: &mut u32) -> u32 {
         if let Some(found) = self.find(authority, id) {
             return found;
@@ -84,7 +84,7 @@ impl Owners {
         index
     }
 
-    /// Forgets an owner that holds nothing any more.
+    /// Removes an owner that no longer holds anything.
     pub(crate) fn release(&mut self, index: u32, first: &mut u32) {
         if self.slab[index].entries > 0 {
             return;

@@ -1,45 +1,45 @@
-//! What a replica knows of another node.
+//! What a replica knows about another node.
 
 use std::sync::Arc;
 
 use crate::settings::ConflictPolicyKind;
 
-/// One life of a node. Later lives have greater orders, as far as clocks and others' memory tell; the birth number
-/// keeps all lives apart.
+/// One life of a node. Later lives have higher orders, as far as clocks and other nodes' memory allow. The birth number
+/// distinguishes all lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) order: u64,
     pub(crate) birth: u64,
 }
 
-/// Another node of the scope.
+/// Another node of the scope. Times are Unix milliseconds.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) name: Arc<str>,
     pub(crate) incarnation: Incarnation,
-    /// Its place in the table.
+    /// The node's index among the table's authorities.
     pub(crate) authority: u32,
-    /// Its entries are in the table and operations are applied. Until then a snapshot is awaited, and operations are
-    /// not applied.
+    /// The node's entries are in the table, and operations are applied. Until then the replica waits for a snapshot and
+    /// does not apply operations.
     pub(crate) is_live: bool,
-    /// The host was told that the node is up.
+    /// The host was notified that the node is up.
     pub(crate) is_announced: bool,
-    /// The node has said that it has the entries of this node's present incarnation.
+    /// The node has reported that it has the entries of this node's current incarnation.
     pub(crate) has_ours: bool,
-    /// Its policy and its limits of keys and metadata, by its own settings.
+    /// The policy and the limits for keys and metadata from the node's own settings.
     pub(crate) policy: ConflictPolicyKind,
     pub(crate) limits: (u64, u64),
-    /// The last operation that was applied.
+    /// The number of the last applied operation.
     pub(crate) applied: u64,
-    /// When it was last known to be followed: it said what is here already, or something that was missing came.
+    /// When the node was last in sync: its message matched what is here, or missing data arrived.
     pub(crate) in_step_ms: u64,
-    /// When it last said something that could be followed, whatever has happened to this node since.
+    /// When the node last sent a message that could be followed, whatever happened to this node since.
     pub(crate) heard_ms: u64,
-    /// When something missing was last asked for.
+    /// When missing data was last requested. `None` = never.
     pub(crate) asked_ms: Option<u64>,
-    /// The number of the snapshot that was asked for; 0 = none was.
+    /// The nonce of the requested snapshot. 0 = none was requested.
     pub(crate) nonce: u64,
-    /// When it last got a snapshot.
+    /// When this replica last sent a snapshot to the node. `None` = never.
     pub(crate) served_ms: Option<u64>,
     pub(crate) assembly: Option<SnapshotAssembly>,
 }
@@ -71,14 +71,14 @@ impl Peer {
         }
     }
 
-    /// What is known of it is not enough any more: only a snapshot asked for from now on is.
+    /// Discards the sync state. Only a snapshot that is requested from now on makes the node live again.
     pub(crate) fn start_over(&mut self) {
         (self.is_live, self.applied, self.nonce) = (false, 0, 0);
         (self.asked_ms, self.assembly) = (None, None);
     }
 }
 
-/// A snapshot whose pieces come in.
+/// A snapshot that is being assembled from its parts.
 #[derive(Debug)]
 pub(crate) struct SnapshotAssembly {
     pub(crate) last: u64,
@@ -86,11 +86,11 @@ pub(crate) struct SnapshotAssembly {
     missing: usize,
 }
 
-/// Most pieces of one snapshot.
+/// The maximum number of parts of one snapshot.
 const PARTS_MAX: u64 = 65_536;
 
 impl SnapshotAssembly {
-    /// `None` if the number of pieces makes no sense.
+    /// Creates an empty assembly. `None` = the number of parts is not valid.
     pub(crate) fn new(last: u64, parts: u64) -> Option<Self> {
         let parts = usize::try_from(parts).ok().filter(|_| (1..=PARTS_MAX).contains(&parts))?;
         Some(SnapshotAssembly { last, pieces: vec![None; parts], missing: parts })
@@ -100,7 +100,7 @@ impl SnapshotAssembly {
         self.last == last && self.pieces.len() as u64 == parts
     }
 
-    /// Takes a piece; true when it was the last one missing.
+    /// Stores a part. Returns true if it was the last missing one.
     pub(crate) fn put(&mut self, part: u64, operations: &[u8]) -> bool {
         let Some(piece) = usize::try_from(part).ok().and_then(|part| self.pieces.get_mut(part)) else { return false };
         if piece.is_none() {

@@ -1,5 +1,5 @@
-//! Whether commands would be refused, without carrying them out: for who wants all of several, or none. And questions
-//! about members.
+//! Checks whether commands would be refused without executing them, for callers that want all of several commands or
+//! none. Also queries about members.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,13 @@ use crate::replica::{RegisterRefusal, Replica};
 use crate::settings::ConflictPolicyKind;
 use crate::table::SELF;
 
-/// Room for events that is kept for the next ones.
+/// The capacity for events that is kept for reuse.
 const SPARE_EVENTS: usize = 4_096;
 
 impl Replica {
-    /// Whether [`Replica::register`] would give the name to the owner now; the limit of entries is left out, which the
-    /// caller has to count ([`Replica::entries_of`]). Gives whether the owner would have one entry more.
+    /// Checks whether [`Replica::register`] would give the name to the owner now. It does not check the limit of
+    /// entries, which the caller must count ([`Replica::entries_of`]). Returns whether the owner would have one entry
+    /// more.
     ///
     /// # Errors
     /// [`RegisterRefusal::Taken`], [`RegisterRefusal::TooLong`].
@@ -38,7 +39,7 @@ impl Replica {
         }
     }
 
-    /// The same for [`Replica::join`].
+    /// Like [`Replica::may_register`], for [`Replica::join`].
     ///
     /// # Errors
     /// [`RegisterRefusal::TooLong`].
@@ -47,19 +48,19 @@ impl Replica {
         Ok(!self.is_member(owner, group))
     }
 
-    /// A membership of an owner of any node.
+    /// The membership of an owner on any node. `None` = it is not a member of the group.
     pub fn member(&self, owner: OwnerId, group: &str) -> Option<Entry> {
         self.table.member(owner, group)
     }
 
-    /// Members of a group: a page from `cursor` on (0 = the first), and where the next one starts. A page may be short.
-    /// Who is a member during the whole listing is listed exactly once. The listing of a group that fits into its
-    /// first page costs the size of the group, any other the size of the scope.
+    /// One page of a group's members from `cursor` on (0 = the first), and the cursor of the next page (`None` = the
+    /// end). A page may be short. An owner that is a member during the whole listing is listed exactly once. If the
+    /// group fits into the first page, the listing costs the size of the group, otherwise the size of the scope.
     pub fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         self.table.member_page(group, cursor, limit)
     }
 
-    /// Gives memory back that only a mass change needed. Call it now and then.
+    /// Frees memory that was needed only for a mass change. Call it from time to time.
     pub fn release_spare(&mut self) {
         if self.table.events.is_empty() && self.table.events.capacity() > SPARE_EVENTS {
             self.table.events = Vec::new();
@@ -69,7 +70,7 @@ impl Replica {
         }
     }
 
-    /// Names and memberships of an owner on this node.
+    /// The number of names and memberships of an owner on this node.
     pub fn entries_of(&self, owner: OwnerId) -> usize {
         self.table.entries_of(owner)
     }
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_room_of_a_mass_change_is_given_back_once_all_is_told() {
-        // No message is ever full, so that all waits where it arises.
+        // No message is ever full, so everything waits where it arises.
         let mut replica = Replica::new(
             "here",
             1,
@@ -107,7 +108,7 @@ mod tests {
         assert!(replica.outputs().count() >= 10_000);
         replica.release_spare();
         assert_eq!(room(&replica).1, 0);
-        // A little room stays for the next ones.
+        // A small capacity stays for the next events.
         replica.join(OwnerId([9; 16]), "group", b"", 1_000).expect("within limits");
         replica.outputs().count();
         replica.release_spare();

@@ -1,8 +1,8 @@
-//! A node that others have purged: it finds out which of its connections live, begins a new incarnation, and marks what
-//! it had before.
+//! What a node does after other nodes purged it. It finds out which of its connections are alive, begins a new
+//! incarnation, and marks its earlier entries.
 //!
-//! An entry that others had purged never beats one that they had not: its name may have been given to somebody else
-//! meanwhile.
+//! An entry that other nodes had purged never wins against one that they had not: its name may have been given to
+//! another owner meanwhile.
 
 use crate::clock::Stamp;
 use crate::codec::{self, ReplicatedOperation};
@@ -19,22 +19,22 @@ impl Replica {
             return;
         }
         let timing = &self.settings.timing;
-        // A node that went on all the time knows its connections. One that stood still has to look.
+        // A node that ran all the time knows its connections. A node that stood still must check them.
         let has_slept = self.life.stood_still_ms.is_some_and(|at_ms| now_ms < at_ms + 2 * timing.timeout_ms);
         if has_slept { self.probe(now_ms) } else { self.begin_incarnation(now_ms) }
     }
 
-    /// Says nothing until the host has looked at its connections.
+    /// Makes the node silent until the host has checked its connections.
     pub(crate) fn probe(&mut self, now_ms: u64) {
         if self.life.silent_until_ms.replace(now_ms + self.settings.timing.probe_timeout_ms).is_none() {
-            // What they are about is decided again then.
+            // These conflicts are decided again afterwards.
             self.pending.clear();
             self.collect();
             self.outputs.push_back(Output::Probe);
         }
     }
 
-    /// The host has closed its dead connections ([`Output::Probe`]).
+    /// The host reports that it has closed its dead connections ([`Output::Probe`]).
     pub fn probed(&mut self, now_ms: u64) {
         if self.life.is_silent() {
             self.begin_incarnation(now_ms);
@@ -58,7 +58,7 @@ impl Replica {
         self.send_heartbeat(now_ms);
     }
 
-    /// Goes on after a silence that took too long; and trusts this node's entries again once all others know them.
+    /// Ends a silence that took too long. Also trusts this node's entries again once all other nodes know them.
     pub(crate) fn live_on(&mut self, now_ms: u64) {
         if self.life.silent_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             self.begin_incarnation(now_ms);
@@ -76,8 +76,8 @@ impl Replica {
         }
     }
 
-    /// Whether all nodes in sight have this node's entries in its present incarnation. Where none is in sight, it is
-    /// taken as known after the timeout: nobody is left who could take it for an earlier one.
+    /// Whether all nodes in sight have this node's entries in its current incarnation. If no node is in sight, it is
+    /// true after the timeout: no node is left that could mistake it for an earlier incarnation.
     pub fn is_known(&self, now_ms: u64) -> bool {
         let is_alone = self.peers.is_empty();
         !self.life.is_silent()
@@ -85,7 +85,7 @@ impl Replica {
             && (!is_alone || now_ms >= self.life.began_ms + self.settings.timing.timeout_ms)
     }
 
-    /// Another node tells whose entries it has.
+    /// Processes another node's report of whose entries it has.
     pub(crate) fn take_lives(&mut self, node: &str, lives: &[u8]) {
         let has_ours =
             codec::lives(lives).any(|(name, incarnation)| *name == *self.node && incarnation == self.incarnation);

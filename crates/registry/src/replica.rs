@@ -1,4 +1,4 @@
-//! One node's part in one scope: the commands of its owners. How it keeps up with other nodes is in [`crate::sync`].
+//! One node's part in one scope: the commands of its owners. [`crate::sync`] keeps it in sync with other nodes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,65 +15,65 @@ use crate::settings::{ConflictPolicyKind, Limits, ReplicaSettings};
 use crate::table::{SELF, Table};
 use crate::view::View;
 
-/// Why a command was refused; nothing has changed then.
+/// Why a command was refused. A refused command changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegisterRefusal {
-    /// Another owner has the name.
+    /// Another owner has the name; its entry is given.
     Taken(Entry),
-    /// Nobody has the name, or not this owner; no such membership.
+    /// No owner has the name, or this owner does not have it, or the membership does not exist.
     Undefined,
-    /// The entry has changed since: the stamp or revision is another one.
+    /// The entry has changed since it was read: the stamp or the revision differs. The current entry is given.
     Changed(Entry),
-    /// A name, a group or metadata is empty where it may not be, or too long.
+    /// A name, a group or metadata is too long, or is empty although it must not be.
     TooLong,
-    /// The owner holds as many entries as it may.
+    /// The owner already holds the maximum number of entries.
     TooMany,
 }
 
-/// What a register came to.
+/// The result of a successful register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registered {
-    /// The name was free, or was taken over.
+    /// The name was free or was taken over.
     New(Entry),
-    /// The owner had it already; it has new metadata now.
+    /// The owner already had the name, and its metadata was replaced.
     Updated(Entry),
 }
 
-/// What happened so far.
+/// Counts of events since the replica was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Conflicts in which this node's claim had to go.
+    /// Conflicts that this node's claim lost.
     pub conflicts_lost: u64,
-    /// Snapshots sent.
+    /// Snapshots that this node sent.
     pub snapshots_sent: u64,
-    /// Snapshots installed.
+    /// Snapshots that this node installed.
     pub snapshots_installed: u64,
-    /// Times that operations were found missing.
+    /// How often operations were found missing.
     pub gaps: u64,
     /// Digests that differed although no operation was missing.
     pub digests_wrong: u64,
-    /// Nodes purged.
+    /// Nodes that this node purged.
     pub purges: u64,
     /// Messages that could not be read.
     pub malformed: u64,
-    /// Stamps that were further ahead than the bound.
+    /// Stamps of other nodes that were ahead by more than the bound.
     pub drifted: u64,
     /// Conflicts that the backend did not resolve in time.
     pub hooks_failed: u64,
-    /// Times that this node had to take a new incarnation, because others had purged it.
+    /// How often this node began a new incarnation because other nodes had purged it.
     pub reincarnations: u64,
-    /// Times that a node with other options for the scope was met.
+    /// How often this node met a node with other options for the scope.
     pub differences: u64,
 }
 
-/// A conflict that waits for the backend.
+/// A conflict that waits for the backend's answer.
 #[derive(Debug)]
 pub(crate) struct PendingCommand {
     pub(crate) until_ms: u64,
     pub(crate) other_rank: u8,
 }
 
-/// Operations that were sent, for those who lack them.
+/// Operations that were sent, kept for nodes that lack them.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) first: u64,
@@ -89,19 +89,19 @@ pub struct Replica {
     pub(crate) settings: ReplicaSettings,
     /// The smallest limits of all nodes in sight.
     pub(crate) limits: Limits,
-    /// Bytes that the carrier takes in one message.
+    /// The maximum size of one message in bytes, as the carrier allows.
     pub(crate) message_max: usize,
     pub(crate) clock: HybridClock,
     pub(crate) table: Table,
-    /// The number of the last operation of this node.
+    /// The number of this node's last operation.
     pub(crate) last: u64,
-    /// Operations that are not sent yet.
+    /// Operations that have not been sent yet.
     pub(crate) unsent: Vec<u8>,
     pub(crate) unsent_count: u64,
     pub(crate) log: VecDeque<Batch>,
     pub(crate) log_bytes: usize,
     pub(crate) peers: BTreeMap<Arc<str>, Peer>,
-    /// Incarnations that fell silent, said goodbye or were replaced, and when; nothing of them counts any more.
+    /// Incarnations that fell silent, said goodbye or were replaced, and when. Their messages are ignored.
     pub(crate) departed: BTreeMap<Arc<str>, (Incarnation, u64)>,
     pub(crate) life: IncarnationState,
     pub(crate) pending: BTreeMap<Arc<str>, PendingCommand>,
@@ -112,8 +112,9 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that knows nobody yet. `node` must differ from all other nodes' names; `birth` is a random number, new
-    /// in every life of a node. `seed` is that of its hash tables: secret, where somebody else chooses names.
+    /// Creates a replica that knows no other node yet. `node` must differ from all other nodes' names. `birth` is a
+    /// random number, new in every life of a node. `seed` is the seed of the hash tables. It must be secret if clients
+    /// choose names.
     pub fn new(node: &str, birth: u64, settings: ReplicaSettings, seed: HashSeed, now_ms: u64) -> Self {
         Replica {
             node: node.into(),
@@ -140,8 +141,8 @@ impl Replica {
     }
 
     /// Gives a name to an owner on this node, or replaces its metadata if the owner has it already. With `take_over`
-    /// the name goes from whoever has it, where the scope keeps the newest, or where the other's node is suspected
-    /// to be dead ([`Replica::suspect`]).
+    /// the name is taken from its owner if the scope's policy is `Newest`, or if the owner's node is suspected to be
+    /// dead ([`Replica::suspect`]).
     ///
     /// # Errors
     /// [`RegisterRefusal::Taken`], [`RegisterRefusal::TooLong`], [`RegisterRefusal::TooMany`].
@@ -166,11 +167,11 @@ impl Replica {
                 return Ok(Registered::Updated(entry));
             }
             Some((_, authority, _)) if *authority != SELF && self.own(owner, name).is_ok() => {
-                // It is not decided yet whether it keeps it.
+                // It is not decided yet whether this owner keeps the name.
                 return self.update_meta(owner, name, meta, None).map(Registered::Updated);
             }
             Some((entry, authority, other_rank)) if take_over && self.table.authority(*authority).is_suspected => {
-                // It counts everywhere, also if the other's node lives and comes back.
+                // The claim wins everywhere, even if the other's node is alive and returns.
                 (seen, rank) = (Some(entry.stamp()), other_rank.saturating_add(1));
             }
             Some((entry, _, other_rank)) if take_over && self.table.policy() == ConflictPolicyKind::Newest => {
@@ -193,7 +194,7 @@ impl Replica {
         Ok(Registered::New(new))
     }
 
-    /// Takes a name from its owner on this node.
+    /// Removes a name from its owner on this node.
     ///
     /// # Errors
     /// [`RegisterRefusal::Undefined`] if the owner does not have it.
@@ -203,7 +204,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Replaces a name's metadata; with `expected`, only if stamp and revision are still those.
+    /// Replaces a name's metadata. With `expected`, only if the stamp and the revision are unchanged.
     ///
     /// # Errors
     /// [`RegisterRefusal::Undefined`], [`RegisterRefusal::Changed`], [`RegisterRefusal::TooLong`].
@@ -227,8 +228,8 @@ impl Replica {
         Ok(entry)
     }
 
-    /// Makes an owner on this node a member of a group; joining again replaces its metadata. Gives whether it is new
-    /// there.
+    /// Makes an owner on this node a member of a group. Joining again replaces its metadata. Returns whether the member
+    /// is new in the group.
     ///
     /// # Errors
     /// [`RegisterRefusal::TooLong`], [`RegisterRefusal::TooMany`].
@@ -248,10 +249,10 @@ impl Replica {
         Ok(member.is_none())
     }
 
-    /// Ends a membership.
+    /// Ends a membership in a group.
     ///
     /// # Errors
-    /// [`RegisterRefusal::Undefined`] if there is none.
+    /// [`RegisterRefusal::Undefined`] if the owner is not a member.
     pub fn leave(&mut self, owner: OwnerId, group: &str) -> Result<(), RegisterRefusal> {
         if !self.table.drop_member(SELF, group, owner, Reason::Normal) {
             return Err(RegisterRefusal::Undefined);
@@ -260,15 +261,15 @@ impl Replica {
         Ok(())
     }
 
-    /// An owner on this node is gone, and all that it held. Costs what it held.
+    /// Removes an owner on this node with everything that it held. The cost grows with the number of its entries.
     pub fn close(&mut self, owner: OwnerId) {
         if self.table.drop_owner(SELF, owner, Reason::Closed) {
             self.operate(ReplicatedOperation::Close { owner, reason: Reason::Closed });
         }
     }
 
-    /// The backend's answer to [`Output::Resolve`]: whether this node's claim stays. `None` = it failed, and the later
-    /// claim stays.
+    /// Applies the backend's answer to [`Output::Resolve`]: whether this node's claim stays. `None` = the backend
+    /// failed, and the later claim stays.
     pub fn resolve(&mut self, name: &str, keep_mine: Option<bool>, now_ms: u64) {
         let Some((key, pending)) = self.pending.remove_entry(name) else { return };
         self.counters.hooks_failed += u64::from(keep_mine.is_none());
@@ -283,42 +284,42 @@ impl Replica {
         self.claim(mine.restamp(stamp), pending.other_rank.saturating_add(1), Reason::Conflict);
     }
 
-    /// Who owns a name. [`Replica::view`] answers that to any thread.
+    /// The entry of a name's owner. `None` = the name is free. [`Replica::view`] gives the same answer to any thread.
     pub fn lookup(&self, name: &str) -> Option<Entry> {
         self.table.lookup(name)
     }
 
-    /// The members of a group, in no order.
+    /// The members of a group, in no particular order.
     pub fn members(&self, group: &str) -> impl Iterator<Item = Entry> {
         self.table.members(group)
     }
 
-    /// Members of a group.
+    /// The number of members of a group.
     pub fn member_count(&self, group: &str) -> usize {
         self.table.member_count(group)
     }
 
-    /// Members of a group that [`ReplicaSettings::classify`] counts, and their kinds. Kept up to date: it costs one
-    /// look.
+    /// The number of a group's members that [`ReplicaSettings::classify`] counts, and of their kinds. Both are kept up
+    /// to date, so a call costs one lookup.
     pub fn member_counts(&self, group: &str) -> (u64, u64) {
         self.table.tally(group)
     }
 
-    /// Begins a walk through a group's members, to be made in steps by [`Replica::walk`]. A scope has one walk at a
-    /// time: one that is under way is given up. Between steps anything may happen: who is a member from the
-    /// beginning to the end is met once, who joins meanwhile is not met.
+    /// Begins a walk through a group's members; [`Replica::walk`] performs it in steps. A scope has one walk at a time,
+    /// and a walk in progress is abandoned. The group may change between steps. An owner that is a member during the
+    /// whole walk is visited once, and an owner that joins meanwhile is not visited.
     pub fn begin_walk(&mut self, group: &str) {
         self.table.begin_walk(group);
     }
 
-    /// Goes on with the walk: shows at most `most` members. Whether there is more of it.
+    /// Continues the walk: visits at most `most` members. Returns whether more members remain.
     pub fn walk(&mut self, most: usize, visit: impl FnMut(&Entry)) -> bool {
         self.table.walk(most, visit)
     }
 
-    /// Shows what an owner on this node holds: the names that it keeps, then its groups (`true`), in each the latest
-    /// first. Looks at `most` entries at most, the names included that another claim keeps. Gives the number of entries
-    /// that it has not looked at.
+    /// Visits what an owner on this node holds: first the names that it keeps, then its groups (with `true`), the
+    /// latest first in each. It examines at most `most` entries, including names that another claim has won. Returns
+    /// the number of entries that it has not examined.
     pub fn held(&self, owner: OwnerId, most: usize, visit: impl FnMut(&Entry, bool)) -> usize {
         self.table.held(owner, most, visit)
     }
@@ -328,41 +329,43 @@ impl Replica {
         self.table.own_member(group, owner).is_some()
     }
 
-    /// Names that start with `prefix`: a page from `cursor` on (0 = the first), and where the next one starts. A page
-    /// may be short. What stays registered during the whole listing is listed exactly once.
+    /// One page of the names that start with `prefix`, from `cursor` on (0 = the first), and the cursor of the next
+    /// page (`None` = the end). A page may be short. A name that stays registered during the whole listing is listed
+    /// exactly once.
     pub fn names(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         self.table.names(prefix, cursor, limit)
     }
 
-    /// Begins a walk over all names, to be made in steps by [`Replica::walk_names`]. A scope has one at a time: one
-    /// that is under way is given up. Between steps anything may happen.
+    /// Begins a walk over all names; [`Replica::walk_names`] performs it in steps. A scope has one such walk at a time,
+    /// and a walk in progress is abandoned. Names may change between steps.
     pub fn begin_name_walk(&mut self) {
         self.table.begin_name_walk();
     }
 
-    /// Goes on with the walk over all names: looks at `most` slots, and shows the entries that count. Whether there is
-    /// more of it. A name that is there from the beginning to the end is shown at least once, with its latest entry
-    /// last; one that comes or goes meanwhile may be shown or not.
+    /// Continues the walk over all names: examines at most `most` slots, and visits the winning entries. Returns
+    /// whether more remain. A name that exists during the whole walk is visited at least once, its latest entry last. A
+    /// name that is registered or removed meanwhile may or may not be visited.
     pub fn walk_names(&mut self, most: usize, visit: impl FnMut(&Entry)) -> bool {
         self.table.walk_names(most, visit)
     }
 
-    /// Groups that start with `prefix` and their sizes, in pages.
+    /// One page of the groups that start with `prefix`, with their sizes, and the cursor of the next page (`None` = the
+    /// end).
     pub fn groups(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<(Arc<str>, u32)>, Option<u32>) {
         self.table.groups(prefix, cursor, limit)
     }
 
-    /// The window for lookups; it may be cloned to any thread.
+    /// A view for lookups. It may be cloned and used from any thread.
     pub fn view(&self) -> View {
         self.table.view().clone()
     }
 
-    /// This node.
+    /// The name of this node.
     pub fn node(&self) -> &Arc<str> {
         &self.node
     }
 
-    /// The other nodes whose entries are here, each with their number.
+    /// The other nodes whose entries are here, each with the number of its entries.
     pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, u64)> + Clone {
         let up = self.peers.values().filter(|peer| peer.is_announced);
         up.map(|peer| (&peer.name, self.table.entries_by(peer.authority)))
@@ -378,38 +381,39 @@ impl Replica {
         self.peers.get(node).is_some_and(|peer| self.table.authority(peer.authority).is_suspected)
     }
 
-    /// The policy that is followed: the strictest of all nodes in sight.
+    /// The policy in effect: the strictest of all nodes in sight.
     pub fn policy(&self) -> ConflictPolicyKind {
         self.table.policy()
     }
 
-    /// Bytes that a message may have from now on, as the carrier says. Entries that would not fit into one are refused.
+    /// Sets the maximum size of a message in bytes, as the carrier allows. Entries that do not fit into one message are
+    /// refused.
     pub fn set_message_max(&mut self, bytes: usize) {
         self.message_max = bytes;
     }
 
-    /// This node's own entries.
+    /// The number of this node's own entries.
     pub fn local_entries(&self) -> u64 {
         self.table.entries_by(SELF)
     }
 
-    /// Owners of all nodes that hold anything.
+    /// The number of owners on all nodes that hold at least one entry.
     pub fn owners(&self) -> usize {
         self.table.owner_count()
     }
 
-    /// What happened so far.
+    /// Counts of events since the replica was created.
     pub fn counters(&self) -> Counters {
         Counters { drifted: self.clock.drifted, ..self.counters }
     }
 
-    /// What is to be done, in order.
+    /// Takes the pending outputs, in order. The host must carry them out.
     pub fn outputs(&mut self) -> impl Iterator<Item = Output> {
         self.collect();
         self.outputs.drain(..)
     }
 
-    /// Moves events from the table to the outputs, and lets beaten claims go.
+    /// Moves events from the table to the outputs, and gives up claims that have lost.
     pub(crate) fn collect(&mut self) {
         self.outputs.extend(self.table.events.drain(..).map(Output::Event));
     }
@@ -427,14 +431,14 @@ impl Replica {
         own.ok_or(RegisterRefusal::Undefined)
     }
 
-    /// Claims a name for this node, here and elsewhere.
+    /// Claims a name for this node, locally and on other nodes.
     pub(crate) fn claim(&mut self, entry: Entry, rank: u8, reason: Reason) {
         self.operate(ReplicatedOperation::Claim { rank, record: entry.bytes() });
         self.table.put_claim(SELF, entry, rank, reason);
         self.concede();
     }
 
-    /// Takes this node's claim back, here and elsewhere.
+    /// Removes this node's claim, locally and on other nodes.
     pub(crate) fn remove_registration(&mut self, name: &str, reason: Reason) {
         if self.table.drop_claim(SELF, name, reason) {
             self.operate(ReplicatedOperation::Unclaim { name, reason });
@@ -447,8 +451,8 @@ impl Replica {
         self.outputs.push_back(Output::Lost { lost, winner, reason });
     }
 
-    /// This node's claim has lost: takes it back as a numbered operation, so that it can't come back, and tells its
-    /// owner.
+    /// Gives up this node's claim, which has lost. The withdrawal is a numbered operation, so that the claim cannot
+    /// come back, and its owner is notified.
     pub(crate) fn withdraw(&mut self, name: &str) {
         let Some((mine, _)) = self.table.own_claim(name) else { return };
         self.counters.conflicts_lost += 1;
@@ -456,7 +460,7 @@ impl Replica {
         self.tell_loser(mine, Reason::Conflict);
     }
 
-    /// Notes an operation of this node, to be sent at the next flush.
+    /// Queues an operation of this node, to be sent at the next flush.
     pub(crate) fn operate(&mut self, operation: ReplicatedOperation<'_>) {
         let before = self.unsent.len();
         codec::put_operation(&mut self.unsent, operation);
@@ -469,7 +473,7 @@ impl Replica {
         self.last += 1;
     }
 
-    /// Bytes of operations that one message has, unless a single one is larger.
+    /// The maximum size of the operations in one message, in bytes. A single larger operation is still sent.
     pub(crate) fn operations_max(&self) -> usize {
         self.message_max.min(self.settings.message_max).saturating_sub(codec::HEAD_ROOM + self.node.len())
     }

@@ -1,22 +1,22 @@
-//! What a scope may be told.
+//! The settings of a scope.
 
-/// Who keeps a name that two authorities own: after a race, or when a split heals.
+/// Which claim keeps a name that two authorities own, after a race or when a split heals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConflictPolicyKind {
-    /// The later claim. Only here may a register take a name over that somebody holds.
+    /// The later claim stays. Only with this policy may a register take over a name that another owner holds.
     #[default]
     Newest,
-    /// The earlier claim.
+    /// The earlier claim stays.
     Oldest,
-    /// A name that is held is refused; of a race the earlier claim stays.
+    /// A register of a name that is held is refused. After a race the earlier claim stays.
     Reject,
-    /// The operator's backend says; without a good answer in time, the later claim.
+    /// The operator's backend decides. Without a valid answer in time, the later claim stays.
     Hook,
 }
 
 impl ConflictPolicyKind {
-    /// Which of two policies is the stricter one: nodes whose scopes differ all follow the strictest. Also its byte in
-    /// messages.
+    /// The strictness of a policy: nodes whose scopes differ all follow the strictest one. It is also the policy's byte
+    /// in messages.
     pub(crate) fn strictness(self) -> u8 {
         match self {
             ConflictPolicyKind::Newest => 0,
@@ -33,14 +33,14 @@ impl ConflictPolicyKind {
     }
 }
 
-/// Longest and most of everything that comes in.
+/// The limits of names, groups, metadata and entries.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of a name or a group, 1 … 65,535.
+    /// The maximum length of a name or a group in bytes, 1 … 65,535.
     pub key_max: usize,
-    /// Bytes of metadata.
+    /// The maximum length of metadata in bytes.
     pub meta_max: usize,
-    /// Names and memberships of one owner.
+    /// The maximum number of names and memberships of one owner.
     pub entries_of_owner_max: usize,
 }
 
@@ -50,22 +50,22 @@ impl Default for Limits {
     }
 }
 
-/// When things happen, milliseconds.
+/// The intervals and timeouts of a replica, milliseconds.
 #[derive(Debug, Clone)]
 pub struct ReplicaTiming {
-    /// Between two heartbeats.
+    /// The interval between two heartbeats.
     pub heartbeat_ms: u64,
-    /// Silence after which a node's entries are purged, counted from when its next heartbeat was due.
+    /// The silence after which a node's entries are purged, counted from when its next heartbeat was due.
     pub timeout_ms: u64,
-    /// Between two requests for what is missing.
+    /// The interval between two requests for missing data.
     pub retry_ms: u64,
-    /// Between two snapshots for one node.
+    /// The minimum interval between two snapshots for one node.
     pub snapshot_interval_ms: u64,
-    /// How far another node's clock may pull this one's stamps ahead.
+    /// How far another node's clock may move this node's stamps ahead.
     pub drift_max_ms: u64,
-    /// How long the backend may take to resolve a conflict ([`ConflictPolicyKind::Hook`]).
+    /// The time that the backend has to resolve a conflict ([`ConflictPolicyKind::Hook`]).
     pub hook_timeout_ms: u64,
-    /// How long the host may take to look at its connections ([`crate::Output::Probe`]).
+    /// The time that the host has to check its connections ([`crate::Output::Probe`]).
     pub probe_timeout_ms: u64,
 }
 
@@ -83,24 +83,24 @@ impl Default for ReplicaTiming {
     }
 }
 
-/// Tells by a member's metadata of which kind it is; `None` = it does not count. The same metadata must always give the
-/// same.
+/// Returns the kind of a member by its metadata. `None` = the member is not counted. The same metadata must always give
+/// the same kind.
 pub type Classify = fn(&[u8]) -> Option<&[u8]>;
 
-/// A scope on a node.
+/// The settings of one scope on a node.
 #[derive(Debug, Clone)]
 pub struct ReplicaSettings {
-    /// Who keeps a name that two own.
+    /// Which claim keeps a name that two authorities own.
     pub policy: ConflictPolicyKind,
-    /// Limits of what comes in.
+    /// The limits of names, groups, metadata and entries.
     pub limits: Limits,
-    /// Times.
+    /// The intervals and timeouts.
     pub timing: ReplicaTiming,
-    /// Bytes of messages with many operations.
+    /// The maximum size of messages with many operations, in bytes.
     pub message_max: usize,
-    /// Bytes of past operations that are kept to fill others' gaps. Beyond it they get a snapshot.
+    /// The size of past operations that are kept to fill other nodes' gaps, in bytes. A larger gap needs a snapshot.
     pub log_max: usize,
-    /// What [`crate::Replica::member_counts`] counts of groups; `None` = nothing.
+    /// What [`crate::Replica::member_counts`] counts in groups. `None` = nothing.
     pub classify: Option<Classify>,
 }
 

@@ -1,11 +1,11 @@
-//! Slots by number, in pieces of fixed size: growing moves nothing and wastes little; an empty slab gives its memory
-//! back.
+//! Slots by number, in chunks of a fixed size. Growing moves nothing and wastes little, and an empty slab frees its
+//! memory.
 //!
-//! By hand: `slab` and `slotmap` keep one vector, which moves and doubles when it grows.
+//! Hand-written: `slab` and `slotmap` keep one vector, which moves and doubles when it grows.
 
 const PIECE: usize = 1_024;
 
-/// No slot.
+/// The index that means "no slot".
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl<T> Slab<T> {
         self.used
     }
 
-    /// One past the highest slot that was ever used since the slab was empty.
+    /// The highest slot used since the slab was last empty, plus one.
     pub(crate) fn end(&self) -> u32 {
         self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len()) as u32
     }

@@ -1,4 +1,4 @@
-//! What a node lacks: it asks, and gets the operations behind a number, or a snapshot in pieces.
+//! How a node gets what it lacks: it asks, and receives the operations after a number, or a snapshot in parts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::replica::Replica;
 use crate::table::SELF;
 
 impl Replica {
-    /// Asks a node for operations from a number on, or for a snapshot (0); not more often than `retry_ms`.
+    /// Asks a node for operations from a number on, or for a snapshot (0). It asks at most once per `retry_ms`.
     pub(crate) fn ask(&mut self, node: &str, first: u64, now_ms: u64) {
         let retry_ms = self.settings.timing.retry_ms;
         let Some(peer) = self.peers.get_mut(node) else { return };
@@ -28,7 +28,7 @@ impl Replica {
         self.send(Some(Arc::clone(&name)), MessageBody::Want { to: &name, incarnation, first, nonce });
     }
 
-    /// Sends a node what it lacks: from the log if that reaches back far enough, else a snapshot.
+    /// Sends a node what it lacks: from the log if that reaches back far enough, otherwise as a snapshot.
     pub(crate) fn serve(&mut self, node: &str, (first, nonce): (u64, u64), now_ms: u64) {
         self.flush();
         let Some(to) = self.peers.get(node).map(|peer| Arc::clone(&peer.name)) else { return };
@@ -81,7 +81,7 @@ impl Replica {
         }
     }
 
-    /// Takes a piece of a snapshot that was asked for. With the last one the node's entries are what the snapshot says.
+    /// Stores a part of a requested snapshot. With the last part, the node's entries become those of the snapshot.
     pub(crate) fn take_snapshot(
         &mut self,
         node: &str,
@@ -91,12 +91,12 @@ impl Replica {
         now_ms: u64,
     ) {
         let Some(peer) = self.peers.get_mut(node) else { return };
-        // An answer to a question for operations has no nonce; it is about a node that is followed.
+        // An answer to a request for operations has no nonce. It is valid only for a node that is live.
         let is_asked = if nonce == 0 { peer.is_live } else { nonce == peer.nonce };
         if !is_asked || last < peer.applied {
             return;
         }
-        // While pieces come, there is no need to ask again.
+        // While parts arrive, there is no need to ask again.
         (peer.asked_ms, peer.in_step_ms) = (Some(now_ms), now_ms);
         if !peer.assembly.as_ref().is_some_and(|assembly| assembly.fits(last, parts)) {
             if peer.assembly.as_ref().is_some_and(|assembly| assembly.last > last) {
@@ -127,7 +127,7 @@ impl Replica {
         }
         self.table.end_sweep(authority, Reason::Normal);
         self.table.set_settled(authority, true);
-        // It learns at once that its entries are here.
+        // The node learns at once that its entries are here.
         self.send_heartbeat(now_ms);
     }
 }

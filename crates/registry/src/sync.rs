@@ -1,9 +1,10 @@
-//! How replicas keep up with each other. Each node numbers its operations; a receiver applies them without a gap or
-//! asks for what it lacks; a heartbeat tells the last number and a digest, so that nothing stays lost. A claim that
-//! loses is taken back by its own authority, as a numbered operation.
+//! How replicas stay in sync. Each node numbers its operations. A receiver applies them without a gap, or asks for what
+//! it lacks. A heartbeat carries the last number and a digest, so that no loss stays unnoticed. A claim that loses is
+//! withdrawn by its own authority, as a numbered operation.
 //!
-//! A node is met by a snapshot, never by its past: operations count only behind a snapshot that was asked for since the
-//! node came into sight, or since this one stood still. Until then nothing of it is told or decided.
+//! A newly seen node is always read by a snapshot, never by its past operations. Operations count only after a snapshot
+//! that was requested since the node was seen, or since this node stood still. Until then none of its changes are
+//! reported or decided.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use crate::replica::{Batch, PendingCommand, Replica};
 use crate::settings::{ConflictPolicyKind, Limits};
 use crate::table::SELF;
 
-/// Nodes whose departure is remembered.
+/// The maximum number of departed nodes that are remembered.
 const DEPARTED_MAX: usize = 1_024;
 
 impl Replica {
-    /// Takes a message of another node of the scope. A message that cannot be read is counted and ignored.
+    /// Processes a message of another node of the scope. A message that cannot be read is counted and ignored.
     pub fn receive(&mut self, message: &[u8], now_ms: u64) {
         let Some((head, body)) = codec::decode(message) else {
             self.counters.malformed += 1;
@@ -38,7 +39,7 @@ impl Replica {
             return;
         }
         if self.life.is_silent() {
-            // What others say is of no use before this node knows which of its own entries live.
+            // Messages of other nodes are useless until this node knows which of its own entries are alive.
             return;
         }
         if let MessageBody::Goodbye = body {
@@ -69,8 +70,8 @@ impl Replica {
         self.concede();
     }
 
-    /// Sends what is due, and purges nodes that have been out of step for too long: silent, or heard but not followed.
-    /// Call it a few times a second, and [`Replica::flush`] more often.
+    /// Sends what is due, and purges nodes that have been out of sync for too long: silent, or heard but not followed.
+    /// Call it a few times per second, and [`Replica::flush`] more often.
     pub fn tick(&mut self, now_ms: u64) {
         let timing = self.settings.timing.clone();
         self.wake(now_ms);
@@ -95,8 +96,8 @@ impl Replica {
         self.concede();
     }
 
-    /// Suspects a node to be dead, or no longer. Of such a node nothing is told, and nobody gives way to its claims: it
-    /// comes back, or it is gone ([`Replica::gone`]) soon.
+    /// Marks a node as suspected to be dead, or removes the mark. Changes of a suspected node are not reported, and no
+    /// claim yields to its claims. Soon it either returns, or it is gone ([`Replica::gone`]).
     pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
         self.wake(now_ms);
         let Some(authority) = self.peers.get(node).map(|peer| peer.authority) else { return };
@@ -107,7 +108,7 @@ impl Replica {
         }
     }
 
-    /// The clock was set ahead while this node went on: all times that are kept move with it.
+    /// The clock was set ahead while this node was running. All stored times are moved with it.
     pub fn clock_set(&mut self, by_ms: u64) {
         self.ticked_ms += by_ms;
         self.heartbeat_due_ms += by_ms;
@@ -121,14 +122,14 @@ impl Replica {
         self.life.clock_set(by_ms);
     }
 
-    /// The link to the other nodes is there again: nobody could be heard before, and nobody is late.
+    /// The connection to the other nodes is back. No node could be heard before, so none is late.
     pub fn joined(&mut self, now_ms: u64) {
         self.heartbeat_due_ms = now_ms;
         self.peers.values_mut().for_each(|peer| peer.in_step_ms = now_ms);
     }
 
-    /// A node is dead: its entries are purged at once. While this node is silent nothing happens: the dead is purged
-    /// when it has not been heard for the timeout after that.
+    /// Purges the entries of a dead node at once. While this node is silent it does nothing. The dead node is then
+    /// purged after it has not been heard for the timeout.
     pub fn gone(&mut self, node: &str, now_ms: u64) {
         self.wake(now_ms);
         if !self.life.is_silent() {
@@ -137,8 +138,8 @@ impl Replica {
         }
     }
 
-    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried
-    /// out.
+    /// Detects whether this node stood still. Call it after each wait, before anything that arrived meanwhile is
+    /// processed.
     pub fn wake(&mut self, now_ms: u64) {
         if now_ms < self.ticked_ms || now_ms > self.ticked_ms + self.settings.timing.timeout_ms / 2 {
             self.stood_still(now_ms);
@@ -146,37 +147,37 @@ impl Replica {
         self.ticked_ms = now_ms;
     }
 
-    /// This node stood still, so the others had no chance to be heard; or its clock jumped, so that old times mean
+    /// This node stood still, so the other nodes could not be heard. Or its clock jumped, so that old times mean
     /// nothing.
     fn stood_still(&mut self, now_ms: u64) {
         self.life.stood_still_ms = Some(now_ms);
-        // A clock that went back hides for how long.
+        // If the clock went back, the length of the standstill is unknown.
         let was_away = now_ms < self.ticked_ms || now_ms > self.ticked_ms + self.settings.timing.timeout_ms;
         self.heartbeat_due_ms = now_ms;
         for peer in self.peers.values_mut() {
             (peer.in_step_ms, peer.asked_ms, peer.served_ms) = (now_ms, None, None);
             if was_away {
-                // What comes in now may have waited for long: what is, only a new snapshot tells.
+                // Incoming messages may have waited for long. Only a new snapshot shows the current state.
                 peer.start_over();
                 self.table.set_stale(peer.authority);
             }
         }
         if was_away {
-            // The others have purged this node, or the cluster is another one by now.
+            // The other nodes have purged this node, or the cluster has changed by now.
             self.probe(now_ms);
         }
         let until_ms = now_ms + self.settings.timing.hook_timeout_ms;
         self.pending.values_mut().for_each(|pending| pending.until_ms = until_ms);
     }
 
-    /// Sends the operations that wait.
+    /// Sends the queued operations.
     pub fn flush(&mut self) {
         if self.unsent_count == 0 {
             return;
         }
         let count = std::mem::take(&mut self.unsent_count);
         if self.life.is_silent() {
-            // The snapshot of the next incarnation has it all.
+            // The snapshot of the next incarnation contains them all.
             self.unsent.clear();
             return;
         }
@@ -193,7 +194,7 @@ impl Replica {
         }
     }
 
-    /// Tells everybody that this node leaves: they forget it at once.
+    /// Notifies all nodes that this node leaves. They remove its entries at once.
     pub fn goodbye(&mut self) {
         self.flush();
         self.send(None, MessageBody::Goodbye);
@@ -233,13 +234,13 @@ impl Replica {
         }
     }
 
-    /// Knows the sender from now on. False if it is of a life that is over.
+    /// Adds or updates the sender. Returns false if the message is of an incarnation that is over.
     fn meet(&mut self, head: MessageHead<'_>, now_ms: u64) -> bool {
         let departed = self.departed.get_key_value(head.node).map(|(name, (known, _))| (name, *known));
         let present = self.peers.get_key_value(head.node).map(|(name, peer)| (name, peer.incarnation));
         let outdated = departed.filter(|(_, known)| *known >= head.incarnation);
         if let Some((name, known)) = outdated.or(present.filter(|(_, known)| *known > head.incarnation)) {
-            // It was purged here, or it is a word that comes late: if the node lives it must begin a new life.
+            // It was purged here, or the message is late. If the node is alive, it must begin a new incarnation.
             let name = Arc::clone(name);
             self.send(Some(Arc::clone(&name)), MessageBody::Outdated { to: &name, past: head.incarnation, known });
             return false;
@@ -250,7 +251,7 @@ impl Replica {
             }
             (peer.in_step_ms, peer.heard_ms) = (now_ms, now_ms);
             if peer.incarnation.birth == head.incarnation.birth {
-                // The same process: what it had stays until the snapshot says what it has.
+                // It is the same process. Its entries stay until the snapshot shows the current ones.
                 (peer.incarnation, peer.has_ours) = (head.incarnation, false);
                 peer.start_over();
                 self.table.set_settled(peer.authority, false);
@@ -262,7 +263,7 @@ impl Replica {
         let authority = self.table.add_authority(&name);
         self.peers.insert(Arc::clone(&name), Peer::new(name, head.incarnation, authority, head.policy, now_ms));
         self.follow_strictest();
-        // It learns of us at once, not at our next heartbeat.
+        // The node learns of this one at once, not only at the next heartbeat.
         self.send_heartbeat(now_ms);
         true
     }
@@ -275,7 +276,7 @@ impl Replica {
         self.concede();
     }
 
-    /// Purges a node: this incarnation of it does not come back.
+    /// Purges a node. This incarnation of it does not return.
     fn forget(&mut self, name: &str, now_ms: u64) {
         let Some((name, peer)) = self.peers.remove_entry(name) else { return };
         self.counters.purges += 1;
@@ -299,7 +300,7 @@ impl Replica {
         (*known, *at_ms) = ((*known).max(incarnation), now_ms);
     }
 
-    /// Takes notice of another node's options for the scope.
+    /// Records another node's options for the scope.
     fn take_options(&mut self, head: MessageHead<'_>, limits: (u64, u64)) {
         let Some(peer) = self.peers.get_mut(head.node) else { return };
         if (peer.policy, peer.limits) == (head.policy, limits) {
@@ -316,7 +317,7 @@ impl Replica {
         self.follow_strictest();
     }
 
-    /// All nodes follow the strictest policy and the smallest limits of those in sight.
+    /// All nodes follow the strictest policy and the smallest limits of the nodes in sight.
     fn follow_strictest(&mut self) {
         let own = &self.settings;
         let policies = self.peers.values().map(|peer| peer.policy);
@@ -351,7 +352,7 @@ impl Replica {
             read += 1;
         }
         if read != last - next + 1 {
-            // Broken on the way: what is known of it is whatever a snapshot says.
+            // The data was damaged in transit. Only a snapshot shows the node's entries now.
             self.counters.malformed += 1;
             self.ask(node, 0, now_ms);
         }
@@ -374,7 +375,7 @@ impl Replica {
         }
     }
 
-    /// Carries out another node's operation. `reason` overrides the operation's own.
+    /// Applies another node's operation. `reason` overrides the operation's own reason.
     pub(crate) fn apply(
         &mut self,
         authority: u32,
@@ -410,9 +411,9 @@ impl Replica {
         }
     }
 
-    /// Lets go of this node's claims that have lost; or asks the backend first, where the scope wants that. Nobody
-    /// gives way to a node of which something is missing or that may be dead, nor while this node does not know
-    /// which of its own connections live: these names are elected again when that has changed.
+    /// Gives up this node's claims that have lost, or asks the backend first if the scope's policy says so. A claim
+    /// does not yield to a node that is incomplete here or may be dead. Nor does it yield while this node does not know
+    /// which of its own connections are alive. These names are elected again when that has changed.
     pub(crate) fn concede(&mut self) {
         if self.life.is_silent() {
             self.table.beaten.clear();

@@ -1,5 +1,5 @@
-//! What names cost in memory, and that they cost nothing when they are gone. By the resident size of this process,
-//! which runs nothing else.
+//! The memory cost of names, and proof that removed names cost nothing. It is measured as the resident size of this
+//! process, which runs nothing else.
 
 use touchline_registry::{HashSeed, OwnerId, Replica, ReplicaSettings};
 
@@ -14,7 +14,7 @@ fn owner(number: u32) -> OwnerId {
 
 const NAMES: u32 = 300_000;
 
-/// Registers names of 12 bytes with 8 bytes of metadata, one each; the second replica learns of them.
+/// Registers names of 12 bytes with 8 bytes of metadata, one for each owner. The second replica learns of them.
 fn fill(here: &mut Replica, there: &mut Replica) {
     for number in 0..NAMES {
         here.register(owner(number), &format!("name-{number:07}"), b"metadata", false, 1_000).expect("free");
@@ -55,7 +55,7 @@ fn a_name_costs_little_and_nothing_once_it_is_gone() {
     fill(&mut here, &mut there);
     let log = ReplicaSettings::default().log_max;
     let each = (resident_bytes() - before - log) / (2 * NAMES as usize);
-    // 12 bytes of name and 8 of metadata are the name's own.
+    // 12 bytes of name and 8 of metadata are the name's own data.
     println!("{} bytes a name on each node, besides its own 20", each - 20);
     assert!(each - 20 <= 250, "{} bytes a name", each - 20);
     for number in 0..NAMES {
@@ -67,7 +67,7 @@ fn a_name_costs_little_and_nothing_once_it_is_gone() {
     exchange(&mut here, &mut there);
     assert_eq!((here.owners(), there.owners(), there.view().names()), (0, 0, 0));
     let left = resident_bytes();
-    // A million cycles of few names at a time leave nothing behind either.
+    // A million cycles with a few names at a time leave nothing behind either.
     for number in 0..1_000_000 {
         here.register(owner(number), &format!("name-{number:07}"), b"metadata", false, 1_000).expect("free");
         here.close(owner(number));

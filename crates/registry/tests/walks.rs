@@ -1,4 +1,4 @@
-//! A walk through a group in steps, while members come and go.
+//! A walk through a group in steps, while members join and leave.
 
 use std::collections::BTreeSet;
 

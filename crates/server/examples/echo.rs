@@ -1,5 +1,5 @@
-//! A path that a program answers itself, on one shard: `cargo run --example echo -p touchline-server` prints its
-//! address; then ask it for `/?value=hello`.
+//! A path that a program answers itself, on one shard. `cargo run --example echo -p touchline-server` prints its
+//! address; then request `/?value=hello` from it.
 
 use touchline_server::http::{Request, Response};
 use touchline_server::{Bytes, Server, Settings};

@@ -1,4 +1,4 @@
-//! Tries an action of a client: says which rules a session asks, and lets a session decide. No other part of a node
+//! Tries an action of a client: lists the rules that a session asks, and has a session decide. No other part of a node
 //! runs, and no backend is asked.
 
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use crate::trial::TokenTrial;
 /// A client whose action is tried.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TriedClient<'a> {
-    /// The user of a client that has connected, however it has proved it; empty = it is anonymous. A connect itself
-    /// names it by a certificate or a trusted proxy, where the settings have either. None = the client connects with
-    /// its token, or with nothing.
+    /// The user of a client that has connected, however it has proved it; empty = anonymous. A connect itself names the
+    /// user by a certificate or a trusted proxy, if the settings have either. None = the client connects with its
+    /// token, or with nothing.
     pub user: Option<&'a str>,
-    /// The connection token; empty = it has none.
+    /// The connection token; empty = the client has none.
     pub token: &'a str,
-    /// The subscription token; empty = it has none.
+    /// The subscription token; empty = the client has none.
     pub subscription_token: &'a str,
-    /// It subscribes to the channel already, because the server API has subscribed it.
+    /// Whether the server API has already subscribed the client to the channel.
     pub is_subscribed: bool,
-    /// It is on the machine of the server.
+    /// Whether the client is on the machine of the server.
     pub is_local: bool,
 }
 
-/// What was decided, and how.
+/// The decision on a tried action, and how it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TriedAction {
-    /// The rules that were asked, in their order, up to the one that has decided.
+    /// The rules that were asked, in their order, up to the one that decided.
     pub steps: Vec<ExplainedStep>,
-    /// What a session has decided.
+    /// The decision of the session.
     pub verdict: StepVerdict,
-    /// Where the backend that decides stands in the configuration, and its address without password and query string;
+    /// The place in the configuration of the backend that decides, and its address without password and query string.
     /// None = no backend decides.
     pub backend: Option<(String, String)>,
 }
 
-/// A session, and what it needs.
+/// A session, and what it needs to carry out commands.
 struct ActionTrial {
     node: SessionSettings,
     session: Session,
@@ -58,7 +58,7 @@ struct ActionTrial {
     tracker: Tracker,
     reactions: ReactionBoard,
     now_ms: u64,
-    /// A certificate or a trusted proxy may name the user.
+    /// Whether a certificate or a trusted proxy may name the user.
     names_users: bool,
 }
 
@@ -130,14 +130,14 @@ impl ActionTrial {
                 return subscribed;
             }
         } else if client.is_subscribed {
-            // A channel that cannot be subscribed to is found below.
+            // If the subscription is refused, the commands below find that out.
             let _ =
                 self.with(|session, context| session.server_subscribe(channel, ServerSubscription::default(), context));
         }
         self.step(action, steps)
     }
 
-    /// Says how an action is decided, and lets the session decide.
+    /// Explains how an action is decided, and has the session decide.
     fn step(&mut self, action: &ExplainedAction<'_>, steps: &mut Vec<ExplainedStep>) -> StepVerdict {
         let (mut explained, _) = self.with(|session, context| session.explain(action, context));
         let verdict = self.say(&command_of(action));
@@ -146,7 +146,7 @@ impl ActionTrial {
         verdict
     }
 
-    /// Connects the client as a user, whoever has said so.
+    /// Connects the client as a user, however the user was proved.
     fn connect_as(&mut self, user: &str, steps: &mut Vec<ExplainedStep>) -> StepVerdict {
         let real = self.node.client.clone();
         self.node.client.proxy.connect.enabled = false;
@@ -165,7 +165,8 @@ impl ActionTrial {
         verdict
     }
 
-    /// Lets the session carry a command out. What it asks of homes and of the directory is answered.
+    /// Has the session carry out a command. Its requests to homes and to the directory are answered as if all went
+    /// well.
     fn say(&mut self, command: &Value) -> StepVerdict {
         let text = command.to_string();
         let (_, effects) = self.with(|session, context| session.receive(text.as_bytes(), context));
@@ -195,7 +196,7 @@ impl ActionTrial {
     }
 }
 
-/// The reply to a request of a session, as if all went well. None = it awaits none.
+/// The reply to a request of a session, as if all went well. None = the session awaits no reply.
 fn next_reply(effects: &mut Effects) -> Option<(Ticket, Response)> {
     if let Some(ticket) = effects.requests.iter_mut().find_map(|outbound| outbound.ticket.take()) {
         let response = match ticket {
@@ -211,7 +212,7 @@ fn next_reply(effects: &mut Effects) -> Option<(Ticket, Response)> {
     Some((ticket, Response::Directory(b"{}".to_vec().into())))
 }
 
-/// What a session has decided.
+/// The decision of a session, read from its effects.
 fn verdict_of(mut effects: Effects) -> StepVerdict {
     if let Some(HookCall { request, .. }) = effects.hook_calls.first() {
         let backend = request.proxy().unwrap_or(DEFAULT_PROXY).into();
@@ -222,7 +223,7 @@ fn verdict_of(mut effects: Effects) -> StepVerdict {
         return StepVerdict::disconnect(why, cause);
     }
     let Some(code) = effects.errors().next() else { return StepVerdict::Allowed };
-    // What a permitted request of the registry finds out has no cause: nobody else is here.
+    // The registry permits the request but finds no such name, because no other client is here.
     if code == Error::NOT_REGISTERED.code && cause.is_none() {
         return StepVerdict::Allowed;
     }
@@ -230,7 +231,7 @@ fn verdict_of(mut effects: Effects) -> StepVerdict {
     StepVerdict::error(Error { code, ..error.unwrap_or(Error::INTERNAL) }, cause)
 }
 
-/// The command by which a client does it.
+/// The command by which a client takes the action.
 fn command_of(action: &ExplainedAction<'_>) -> Value {
     match action {
         ExplainedAction::Connect { token } => json!({"id": 1, "connect": {"token": token}}),

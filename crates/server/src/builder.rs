@@ -1,4 +1,4 @@
-//! From settings to a node that is ready to start: checks everything, binds every port, and puts the parts together.
+//! Makes a node that is ready to start from settings: checks everything, binds every port, and puts the parts together.
 
 use std::sync::Arc;
 
@@ -39,34 +39,34 @@ use crate::start_error::StartError;
 use crate::tls::{PortsTls, Tls};
 use crate::web::{Assets, RouteHandler, Routes, Site, Web};
 
-/// A server that is being put together.
+/// A server that is being put together: its settings, and what the program around it adds.
 pub struct ServerBuilder {
     settings: Settings,
     program: Program,
 }
 
-/// What the program around a server adds to it.
+/// What the program around a server adds to the server.
 #[derive(Default)]
 struct Program {
     /// Answers the hooks that are switched on and have no endpoint.
     handler: Option<Arc<dyn HookHandler>>,
-    /// What settings are read from again, and the keys that were written for the start.
+    /// Where a reload reads settings from, and the keys that were written for the start.
     source: Option<(Box<dyn SettingsSource>, Vec<WrittenKey>)>,
     sites: Vec<Site>,
     routes: Routes,
-    /// A path that was given twice.
+    /// A path that the program gave twice; None = it gave no path twice.
     doubled: Option<String>,
 }
 
 impl ServerBuilder {
-    /// Answers the hooks that are switched on in the settings and have no `endpoint`.
+    /// Sets the handler that answers the hooks that are switched on in the settings and have no `endpoint`.
     pub fn hooks(mut self, handler: impl HookHandler) -> Self {
         self.program.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Has a handler answer the requests of an exact path, on the port for clients, whatever their method. The path
-    /// begins with `/`, and is none that the server answers itself.
+    /// Adds a handler that answers the requests of an exact path on the port for clients, whatever their method. The
+    /// path begins with `/`. It must not be one that the server answers itself.
     pub fn route(mut self, path: &str, handler: impl RouteHandler) -> Self {
         if !self.program.routes.add(path, Arc::new(handler)) {
             self.program.doubled = Some(path.to_owned());
@@ -74,38 +74,38 @@ impl ServerBuilder {
         self
     }
 
-    /// Reads the settings anew from `source` at a reload ([`ServerHandle::reload`], `POST /api/reload`). `written`: the
-    /// keys that the settings of this start were made of.
+    /// Sets the source from which a reload reads the settings ([`ServerHandle::reload`], `POST /api/reload`).
+    /// `written`: the keys from which the settings of this start were made.
     pub fn settings_from(mut self, source: impl SettingsSource, written: Vec<WrittenKey>) -> Self {
         self.program.source = Some((Box::new(source), written));
         self
     }
 
-    /// Serves the pages of a site and their assets, on the port for clients.
+    /// Serves the pages of a site and their assets on the port for clients.
     pub fn site(mut self, site: Site) -> Self {
         self.program.sites.push(site);
         self
     }
 
-    /// Checks the settings and binds every address. Nothing is served yet.
+    /// Checks the settings and binds every address. The server serves nothing until it is started.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// [`StartError`] says what keeps the node from starting.
     pub fn build(self) -> Result<Server, StartError> {
         Server::bind_with(self.settings, self.program)
     }
 }
 
 impl Server {
-    /// A builder, for a server that asks handlers of this program.
+    /// Begins to build a server to which this program adds its own handlers, paths or pages.
     pub fn builder(settings: Settings) -> ServerBuilder {
         ServerBuilder { settings, program: Program::default() }
     }
 
-    /// Checks the settings and binds every address. Nothing is served yet.
+    /// Checks the settings and binds every address. The server serves nothing until it is started.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// [`StartError`] says what keeps the node from starting.
     pub fn bind(settings: Settings) -> Result<Server, StartError> {
         Server::bind_with(settings, Program::default())
     }
@@ -175,7 +175,7 @@ impl Server {
     }
 }
 
-/// The mailbox of the thread that keeps the totals of reactions, and what the thread begins with.
+/// Makes the mailbox of the thread that keeps the totals of reactions, and what the thread begins with.
 fn reactions_of() -> Result<(ReactionMailbox, ReactionsStart), StartError> {
     let (mailbox, messages) = ReactionMailbox::new();
     let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
@@ -198,20 +198,20 @@ fn open_databases(
     Ok(())
 }
 
-/// Fetches the keys of all issuers. It is done before a port is bound: clients that come at once find them, and nobody
+/// Fetches the keys of all issuers before a port is bound. Clients that connect at once find the keys, and no client
 /// waits at a port that does not answer yet.
 fn fetcher_of(access: &AccessControl) -> Result<Option<KeyFetcher>, StartError> {
     KeyFetcher::start(&access.key_sets).map_err(|source| StartError::System { what: "a thread", source })
 }
 
-/// Signs client ids by a key that no other node has.
+/// Makes the signer of client ids, with a key that no other node has.
 fn new_signer() -> Result<Arc<HmacSigner>, StartError> {
     let mut key = [0; 32];
     rand::fill(&mut key).map_err(|_| StartError::no_random_numbers())?;
     Ok(Arc::new(HmacSigner::new(key)))
 }
 
-/// The names and groups of a node.
+/// Makes the directory of names and groups of a node.
 fn directory_of(
     settings: &Settings,
     (id, clock): (&str, &Clock),
@@ -229,13 +229,13 @@ fn directory_of(
     Ok(directory.telling(told_changes(kinds)))
 }
 
-/// The bans, which wait to be loaded.
+/// Makes the set of bans, which are loaded later.
 fn bans_of(settings: &Settings) -> Result<Bans, StartError> {
     let seed = random::hash_seed().ok_or_else(StartError::no_random_numbers)?;
     Ok(Bans::new(seed, settings.security.when_cut_off == WhenCutOff::RefuseNew))
 }
 
-/// The handle of each shard, and what its thread begins with.
+/// Makes the handle of each shard, and what the shard's thread begins with.
 fn shard_parts(listeners: Vec<Vec<BoundListener>>) -> Result<(Vec<ShardHandle>, Vec<ShardParts>), StartError> {
     let parts = |listeners| {
         let (handle, mailbox) = ShardHandle::new();
@@ -245,7 +245,7 @@ fn shard_parts(listeners: Vec<Vec<BoundListener>>) -> Result<(Vec<ShardHandle>, 
     Ok(parts.into_iter().unzip())
 }
 
-/// Gives a node that has no name one that tells where it is.
+/// Names a node that has no name after its host and port.
 fn name_node(settings: &mut Settings, addresses: &Addresses) {
     if settings.node.name.is_empty() {
         settings.node.name = format!("{}_{}", process::host_name(), addresses.http.port());
@@ -268,7 +268,7 @@ fn listen_everywhere(
     };
     let http = port(side, false, &tls.http, settings.http_server.proxy_protocol);
     let lines = port(side, true, &tls.lines, settings.tcp.proxy_protocol);
-    // Backends and probes do not come through the proxies of clients.
+    // The proxies in front of clients do not forward requests of backends and probes.
     let inner = port(PortRole::Inner, false, &tls.inner, false);
     let grpc = port(PortRole::Grpc, false, &tls.grpc, false);
     let mut listen = |prepared, port| listen_on_each(&mut shards, prepared, port, settings.http_server.backlog);
@@ -281,7 +281,7 @@ fn listen_everywhere(
     Ok((shards, addresses))
 }
 
-/// Event loops of the node.
+/// The number of shards, which are the event loops of the node.
 fn shards_of(settings: &Settings) -> usize {
     match settings.node.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -289,7 +289,7 @@ fn shards_of(settings: &Settings) -> usize {
     }
 }
 
-/// Checks the paths of the program around the server, and begins to keep the facts of the node.
+/// Checks the paths of the program around the server, and starts to keep the shared facts of the node.
 fn begin(node: Node, doubled: Option<String>) -> Result<Arc<Node>, StartError> {
     check_paths(&node, doubled)?;
     let node = Arc::new(node);
@@ -297,7 +297,7 @@ fn begin(node: Node, doubled: Option<String>) -> Result<Arc<Node>, StartError> {
     Ok(node)
 }
 
-/// Checks the paths of the program around the server. `doubled`: one that it has given twice.
+/// Checks the paths of the program around the server. `doubled`: a path that the program gave twice.
 fn check_paths(node: &Node, doubled: Option<String>) -> Result<(), StartError> {
     let refused = |path: &str, reason| Err(StartError::Path { path: path.to_owned(), reason });
     if let Some(path) = doubled {

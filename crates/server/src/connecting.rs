@@ -1,5 +1,5 @@
-//! Tries what a configuration names: databases, NATS, backends, sets of keys, certificates. Nothing is changed, and no
-//! node runs.
+//! Tries to reach what a configuration names: databases, NATS, backends, key sets, certificates. It changes nothing,
+//! and no node runs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,16 +16,16 @@ use crate::start_error::StartError;
 use crate::tls::{self, read_pem};
 use crate::{consumers, events};
 
-/// Days before the end of a certificate in which that is a fault.
+/// A certificate that ends within this many days is a fault.
 const CERTIFICATE_DAYS_MIN: u64 = 7;
 const DAY_S: u64 = 86_400;
 
-/// Something that was tried.
+/// One thing that was tried, and the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionTrial {
-    /// The key of the configuration that names it.
+    /// The configuration key that names it.
     pub key: String,
-    /// What it is; without passwords.
+    /// What it is, for example an address; without passwords.
     pub target: String,
     /// What was found, or what is wrong.
     pub outcome: Result<String, String>,
@@ -37,10 +37,10 @@ impl ConnectionTrial {
     }
 }
 
-/// Tries all that these settings name, each in a limited time.
+/// Tries everything that these settings name, each for a limited time.
 ///
 /// # Errors
-/// When the settings cannot be used: [`crate::check`] has all faults; or when the system refuses a thread.
+/// When the settings cannot be used ([`crate::check`] lists all faults), or when the system refuses a thread.
 pub fn try_connections(settings: &Settings) -> Result<Vec<ConnectionTrial>, StartError> {
     let of_system = |source| StartError::System { what: "a thread", source };
     let mut trials = certificates(settings);
@@ -73,7 +73,7 @@ pub fn try_connections(settings: &Settings) -> Result<Vec<ConnectionTrial>, Star
         }
         Ok::<_, StartError>(trials)
     })?);
-    // A name that is being resolved would hold up the end.
+    // The runtime would otherwise wait for a name that is still being resolved.
     runtime.shutdown_background();
     trials.extend(key_sets(settings)?);
     Ok(trials)
@@ -115,7 +115,7 @@ fn databases(settings: &Settings) -> Vec<ConnectionTrial> {
     .collect()
 }
 
-/// What is in a database.
+/// Describes the schema of a database.
 fn schema(database: &'static Database, url: &str, tls_ca: &str) -> Result<String, String> {
     let open = || -> Result<(u32, u32), StartError> {
         let failed = |source: OpenError| StartError::Database { database: database.name, source };
@@ -139,7 +139,7 @@ fn schema(database: &'static Database, url: &str, tls_ca: &str) -> Result<String
     }
 }
 
-/// The sets of keys of issuers, each fetched once.
+/// Fetches each key set of the issuers once.
 fn key_sets(settings: &Settings) -> Result<Vec<ConnectionTrial>, StartError> {
     let mut sets = KeySets::default();
     TokenVerifier::new(&settings.client, &mut sets)?;
@@ -153,13 +153,13 @@ fn key_sets(settings: &Settings) -> Result<Vec<ConnectionTrial>, StartError> {
     Ok(trials.collect())
 }
 
-/// An address without user, password and token.
+/// Returns an address without user, password and token.
 fn without_user(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
     format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
 }
 
-/// An error and its causes in one text; a cause that the text has already is not repeated.
+/// Joins an error and its causes into one text. A cause that the text already has is not repeated.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,8 +1,8 @@
-//! Shards, HTTP, operations, metrics: the server that people embed or run. It joins the other crates: it passes time
+//! The server that people embed or run: shards, HTTP, operations and metrics. It joins the other crates. It passes time
 //! and random numbers to the engine, and carries out what sessions, homes and the registry decide.
 //!
-//! It is not where rules of the protocol stand: those are in `touchline-engine` and `touchline-protocol`. It does not
-//! read files of configuration or command lines: it takes [`Settings`].
+//! The rules of the protocol are in `touchline-engine` and `touchline-protocol`, not here. This crate reads neither
+//! configuration files nor command lines: it takes [`Settings`].
 //!
 //! ```
 //! let mut settings = touchline_server::Settings::default();
@@ -17,26 +17,26 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 //!
-//! A program that wants to decide by itself who may do what passes a [`HookHandler`] to [`Server::builder`]; it adds
+//! A program that decides by itself which client may do what passes a [`HookHandler`] to [`Server::builder`]. It adds
 //! paths of its own by [`ServerBuilder::route`], and pages by [`ServerBuilder::site`].
 //!
 //! # Where to begin
 //!
 //! 1. `builder.rs`: how a node is put together; `server.rs`: how it starts and stops.
-//! 2. `shard/state.rs`: what a shard owns; `shard/turn.rs`: what it does, again and again.
+//! 2. `shard/state.rs`: what a shard owns; `shard/turn.rs`: what it does in each turn of its loop.
 //! 3. `api/operations/publish.rs`: one operation of the server API, from its request to its answer.
 //! 4. `backend/store.rs` and `backend/nats.rs`: how events of the databases and of other nodes reach the shards.
 //!
 //! # What never happens
 //!
-//! - No shard waits for another one: what is for another shard goes into its mailbox.
-//! - No shard waits for a database or for NATS: an answer comes as an event.
-//! - No panic in the code of one connection ends another connection; it is counted.
-//! - No file imports from a floor above its own.
+//! - No shard waits for another one: a message for another shard is put into its mailbox.
+//! - No shard waits for a database or for NATS: the answer arrives as an event.
+//! - A panic in the code of one connection never ends another connection; the shard counts it.
+//! - No file imports from a layer above its own.
 //!
-//! # Floors
+//! # Layers
 //!
-//! A file imports only from its own floor and from lower ones; no files import each other in a circle. Bottom first:
+//! A file imports only from its own layer and from lower ones. No files import each other in a circle. Bottom first:
 //!
 //! 1. `proto`: the messages of gRPC, generated from the `.proto` files.
 //! 2. `tls`: certificates and the TLS configuration of ports.
@@ -50,8 +50,8 @@
 //! 10. `backend`: NATS and the databases: how they are opened, and what their events do.
 //! 11. `registry`: the registry actor.
 //! 12. `hooks`: the thread that asks backends.
-//! 13. `transport`: HTTP, the handshakes, streams and emulation. What answers a request is a trait, `Router`.
-//! 14. `shard`: the event loops. What they ask of higher floors is a trait, `ShardServices`.
+//! 13. `transport`: HTTP, the handshakes, streams and emulation. A trait, `Router`, answers the requests.
+//! 14. `shard`: the event loops. They call higher layers through a trait, `ShardServices`.
 //! 15. `api`: the router and the operations, which implement both traits.
 //! 16. `trial`: tries tokens without a node.
 //! 17. `action_trial`: tries actions of clients without a node.
@@ -60,12 +60,12 @@
 //! 20. `listening`: binds the ports.
 //! 21. `handle`: the handle of a running server, for the program that embeds it.
 //! 22. `making`: makes a generation of settings, and the threads that begin with it.
-//! 23. `reloading`: exchanges one generation for the next.
+//! 23. `reloading`: replaces one generation by the next.
 //! 24. `server`: a node that is ready to start, and one that runs.
 //! 25. `builder`: puts the parts of a node together, and passes the implementations of the traits down.
 //!
-//! Nothing owns what owns it: events of the backends reach the node by a `Weak`, and a shard leaves its handle when its
-//! thread ends. So a node that has stopped is freed.
+//! The ownership has no cycles. Events of the backends reach the node by a `Weak`, and a shard leaves its handle when
+//! its thread ends. So a node that has stopped is freed.
 
 mod action_trial;
 mod api;
@@ -75,6 +75,8 @@ mod builder;
 mod connecting;
 mod console;
 mod consumers;
+mod drain;
+mod draining;
 mod events;
 mod handle;
 mod hooks;

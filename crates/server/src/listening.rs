@@ -1,4 +1,4 @@
-//! How a node binds its ports: every shard has a listener of its own on each.
+//! How a node binds its ports: every shard has its own listener on each port.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,10 +10,10 @@ use crate::preparation::PreparedPort;
 use crate::shard::acceptor::BoundListener;
 use crate::start_error::StartError;
 
-/// Adds a listener on a port to those of each shard, and returns the address that was bound.
+/// Adds a listener on a port to the listeners of each shard, and returns the address that was bound.
 ///
 /// # Errors
-/// [`StartError::Bind`].
+/// [`StartError::Bind`] if the address cannot be bound.
 pub(crate) fn listen_on_each(
     shards: &mut [Vec<BoundListener>],
     prepared: PreparedPort,
@@ -27,13 +27,14 @@ pub(crate) fn listen_on_each(
     Ok(bound)
 }
 
-/// One listener for each shard on the same address; the kernel spreads connections over them.
+/// Binds one listener for each shard to the same address. The kernel spreads connections over the listeners.
 fn listen(port: PreparedPort, backlog: u32, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
     let PreparedPort { key, address: mut bound } = port;
     let refused = |address| move |source| StartError::Bind { key, address, source };
     let mut listeners = Vec::with_capacity(count);
     if bound.port() != 0 {
-        // A group of listeners would share the port with another process of the same user: that must be an error.
+        // The listeners set `SO_REUSEPORT`, so another process of the same user could share the port. That must be an
+        // error.
         probe(bound).map_err(refused(bound))?;
     }
     for _ in 0..count {
@@ -56,7 +57,7 @@ fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
-    // Small writes should leave at once. Accepted sockets inherit it (tcp(7) on Linux).
+    // Small writes should be sent at once. Accepted sockets inherit the option (tcp(7) on Linux).
     socket.set_tcp_nodelay(true)?;
     serve_both(&socket, address)?;
     socket.bind(&address.into())?;
@@ -64,7 +65,7 @@ fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Makes the unspecified address of IPv6 include IPv4, whatever the system's default is.
+/// Makes the unspecified address of IPv6 include IPv4, whatever the default of the system is.
 fn serve_both(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv6() && address.ip().is_unspecified() { socket.set_only_v6(false) } else { Ok(()) }
 }

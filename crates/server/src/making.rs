@@ -1,4 +1,4 @@
-//! Makes a generation: from settings and what stays of a node to what its shards work with.
+//! Makes a generation: turns settings, and what stays of a node, into what its shards work with.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::runtime::{process, random};
 use crate::start_error::StartError;
 use crate::trial::track_limits;
 
-/// What stays of a node from one generation to the next.
+/// What stays the same for a node from one generation to the next.
 pub(crate) struct NodeFacts<'n> {
     pub(crate) id: &'n str,
     pub(crate) signer: &'n Arc<HmacSigner>,
@@ -43,43 +43,43 @@ pub(crate) struct NodeFacts<'n> {
     pub(crate) scopes: Scopes,
 }
 
-/// What is taken over from the generation before because it has not changed.
+/// What a new generation takes over from the one before because its settings have not changed.
 #[derive(Default)]
 pub(crate) struct TakenOver<'b> {
-    /// The rates, with what was counted.
+    /// The rates, with their counts; outer None = they are made from the settings.
     pub(crate) limits: Option<Option<Arc<LimitTables>>>,
-    /// The connections of each user.
+    /// The counter of the connections of each user; outer None = it is made from the settings.
     pub(crate) users: Option<Option<Arc<dyn UserCounter + Send + Sync>>>,
-    /// What was counted of rates, where these have changed.
+    /// The metrics of rates, which are kept where the rates have changed.
     pub(crate) limit_metrics: Option<Arc<LimitMetrics>>,
-    /// What was counted of hooks, where these have changed.
+    /// The metrics of hooks, which are kept where the hooks have changed.
     pub(crate) hook_counts: Option<Arc<HookCounts>>,
-    /// The thread that asks backends.
+    /// The mailbox of the thread that asks backends; outer None = it is made from the settings.
     pub(crate) hooks: Option<Option<Arc<HookMailbox>>>,
-    /// The consumers that ran before.
+    /// The metrics of the consumers that ran before.
     pub(crate) consumers: &'b [Arc<ConsumerMetrics>],
 }
 
-/// What is told to whom, and what is asked of whom: made of the settings before the generation.
+/// The parts that are made from the settings before the generation: access control and the endpoints of events.
 pub(crate) struct MadeParts {
     pub(crate) access: Arc<AccessControl>,
     pub(crate) endpoints: Endpoints,
-    /// What the endpoints of events ask for.
+    /// What the endpoints of events want to receive.
     pub(crate) wants: EventWants,
-    /// Of the keys that were written ([`touchline_config::digest`]); 0 = it is not known.
+    /// A digest of the keys that were written ([`touchline_config::digest`]); 0 = it is not known.
     pub(crate) digest: u32,
-    /// The keys that were written.
+    /// The configuration keys that were written.
     pub(crate) written: Vec<WrittenKey>,
 }
 
-/// A generation, and what the thread begins with that asks backends in it; None = no hook is switched on, or the thread
-/// was taken over.
+/// A generation, and what the thread that asks backends begins with. None = no hook is switched on, or the thread was
+/// taken over.
 pub(crate) struct MadeGeneration {
     pub(crate) generation: Generation,
     pub(crate) worker: Option<WorkerStart>,
 }
 
-/// Makes a generation of settings that were checked.
+/// Makes a generation from settings that were checked.
 ///
 /// # Errors
 /// When some part of the settings cannot be used after all, or the system has no random numbers.
@@ -136,7 +136,7 @@ pub(crate) fn make_generation(
     Ok(MadeGeneration { generation, worker })
 }
 
-/// What the hooks, and who is told of these kinds, need of sessions.
+/// What sessions must do for the hooks and for the endpoints of events of these kinds.
 fn hook_needs(settings: &Settings, endpoints: &Endpoints, kinds: EventKinds) -> session::HookNeeds {
     session::HookNeeds {
         rpc: settings.rpc.clone(),
@@ -168,7 +168,7 @@ fn hooks_of(
     Some((mailbox, start))
 }
 
-/// Counts the connections of each user; None = they have no limit.
+/// The counter of the connections of each user; None = users have no limit of connections.
 fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
     let limit = client.user_connection_limit;
     if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
@@ -186,7 +186,7 @@ fn limits_of(
     Ok(Some(Arc::new(LimitTables::new(&client.rate_limit, seed, counted.unwrap_or_default()))))
 }
 
-/// Bytes of commands that may wait in a session: twice the largest message that any transport takes.
+/// How many bytes of commands may wait in a session: twice the largest message that any transport takes.
 fn deferred_max(settings: &Settings) -> usize {
     let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
     let bodies = streams
@@ -197,7 +197,7 @@ fn deferred_max(settings: &Settings) -> usize {
     largest.unwrap_or_default().saturating_mul(2)
 }
 
-/// What the registry reports of names, groups and nodes for those who are told of these kinds.
+/// The changes of names, groups and nodes that the registry reports for events of these kinds.
 pub(crate) fn told_changes(kinds: EventKinds) -> ToldChanges {
     ToldChanges {
         names: [EventKind::NameRegistered, EventKind::NameUpdated, EventKind::NameLost]
@@ -208,30 +208,30 @@ pub(crate) fn told_changes(kinds: EventKinds) -> ToldChanges {
     }
 }
 
-/// The times by which the registry tells that another node is dead.
+/// The times by which the registry decides that another node is dead.
 pub(crate) fn timing_of(settings: &Settings) -> ReplicaTiming {
     let cluster = &settings.cluster;
     ReplicaTiming {
         heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
         timeout_ms: cluster.node_timeout.as_millis() as u64,
         drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
-        // A probe of all connections ends within the time that each has for its pong.
-        // The backend has its own time limit; this one is for a thread that does not answer at all.
+        // A probe of all connections ends within the time that each connection has for its pong. The backend has its
+        // own timeout; this one is for a thread that does not answer at all.
         hook_timeout_ms: settings.registry.proxy.conflict.timeout.as_millis() as u64 * 2 + 1_000,
         probe_timeout_ms: settings.client.pong_timeout.as_millis() as u64 + 2_000,
         ..ReplicaTiming::default()
     }
 }
 
-/// A thread that tells what happens and has not begun.
+/// A thread that sends events and has not started yet.
 pub(crate) struct MadeTeller {
     pub(crate) mailbox: EventMailbox,
     pub(crate) start: EventsStart,
-    /// Takes the endpoints of later generations.
+    /// Sends the thread the endpoints of later generations.
     pub(crate) endpoints: UnboundedSender<Vec<EventEndpoint>>,
 }
 
-/// Makes the thread that tells what happens.
+/// Makes the thread that sends events to backends.
 ///
 /// # Errors
 /// When the system has no random numbers.
@@ -249,10 +249,10 @@ pub(crate) fn make_teller(
     Ok(MadeTeller { mailbox, start, endpoints: sender })
 }
 
-/// A random number.
+/// Returns a random number.
 ///
 /// # Errors
-/// When the system has none.
+/// When the system has no random numbers.
 pub(crate) fn random_number() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
     rand::fill(&mut bytes).map_err(|_| StartError::no_random_numbers())?;

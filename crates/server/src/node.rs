@@ -1,4 +1,4 @@
-//! What the shards of a node share: settings, which shard is the home of which channel, and the handles of all threads.
+//! What the shards of a node share: settings, the home of each channel, and the handles of all threads.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use touchline_cluster::{Cluster, IsEnough};
 use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::hook::HookOutcome;
@@ -24,6 +24,7 @@ use touchline_store::Store;
 use touchline_store::stats::Stats;
 
 use crate::console::ConsoleState;
+use crate::drain::NodeDrain;
 use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
 use crate::net::headers::Headers as _;
 use crate::net::port::PortRole;
@@ -62,49 +63,49 @@ pub(crate) struct NodeHandles {
     pub(crate) web: Web,
 }
 
-/// Four fifths of `bytes`: from there on the node is short of memory.
+/// Four fifths of `bytes`: at this much the node is short of memory.
 fn scarce_from(bytes: usize) -> usize {
     bytes / 5 * 4
 }
 
-/// The burst of connections, as time at their rate, microseconds.
+/// The burst of connections, as time at their rate, in microseconds.
 const BURST_US: u64 = 1_000_000;
 
-/// One server process.
+/// One server process, shared by all its threads.
 pub(crate) struct Node {
-    /// Carries a reload out; empty = the program does not say what settings are read from.
+    /// Carries out a reload; empty = the program does not say where settings are read from.
     pub(crate) reload: OnceLock<ReloadFn>,
-    /// What a reload replaces.
+    /// The newest generation, which a reload replaces.
     pub(crate) newest: Arc<NewestGeneration>,
     pub(crate) clock: Clock,
     pub(crate) id: String,
-    /// Proves which client a request of `/emulation` is of.
+    /// Proves which client has sent a request of `/emulation`.
     pub(crate) signer: Arc<HmacSigner>,
     /// Limits on new connections.
     pub(crate) admission: AdmissionControl,
     /// Which refusals are logged, and how many there were.
     pub(crate) refusals: RefusalLog,
-    /// What is traced.
+    /// The frame traces that somebody has asked for.
     pub(crate) frame_traces: FrameTraces,
     pub(crate) shards: Vec<ShardHandle>,
-    /// The most that one shard may hold for single connections, bytes.
+    /// How many bytes one shard may hold for single connections.
     pub(crate) buffer_slice: usize,
-    /// From this many on the shard is short of memory, bytes.
+    /// From this many buffered bytes on, a shard is short of memory.
     pub(crate) buffer_scarce: usize,
     pub(crate) registry: Sender<RegistryMessage>,
-    /// What the registry actor has last published of its counters.
+    /// The counters that the registry actor published last.
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
-    /// When users were connected last; None = it is not kept.
+    /// When users were connected last; None = the node does not keep it.
     pub(crate) seen: Option<Arc<SeenUsers>>,
-    /// How many requests with a rate are under way.
+    /// The number of requests with a rate that are under way.
     pub(crate) paced: Arc<AtomicUsize>,
-    /// The mailbox of the thread that tells what happens; empty = nothing is told.
+    /// The mailbox of the thread that sends events; empty = no endpoint wants events.
     pub(crate) events: OnceLock<EventMailbox>,
     /// The state of the console.
     pub(crate) console: ConsoleState,
-    /// The TLS of the ports that speak it; empty until they are bound.
+    /// The TLS configurations of the ports that use TLS; empty until the ports are bound.
     pub(crate) tls: OnceLock<Vec<Arc<Tls>>>,
     /// The mailbox of the thread that keeps the totals of reactions.
     pub(crate) reactions: ReactionMailbox,
@@ -116,19 +117,19 @@ pub(crate) struct Node {
     store: OnceLock<Store>,
     /// The statistics; empty = they are switched off.
     stats: OnceLock<Stats>,
-    /// What is known of shared facts, beside what is judged by.
+    /// What is known of shared facts, apart from what the node decides by.
     pub(crate) facts_known: Mutex<KnownFacts>,
-    /// The nodes of the cluster that keep shared facts in another place.
+    /// The other nodes of the cluster that keep shared facts in a different place.
     pub(crate) nodes_with_other_facts: Mutex<Vec<Arc<str>>>,
-    /// The nodes of the cluster that have another configuration than this one.
+    /// The other nodes of the cluster whose configuration differs from that of this node.
     pub(crate) nodes_with_other_configuration: Mutex<Vec<Arc<str>>>,
-    /// The log has said that bans are gone when the node stops.
+    /// Whether the log has said that bans are lost when the node stops.
     pub(crate) has_told_of_memory: AtomicBool,
     /// Whether NATS can be reached.
     pub(crate) is_linked: AtomicBool,
     /// Whether the registry's entries of the other nodes have arrived since the cluster was last joined.
     pub(crate) is_settled: AtomicBool,
-    /// Why this node takes no part in the cluster (no message version in common); None = it takes part.
+    /// Why this node takes no part in the cluster (no common message version); None = it takes part.
     version_conflict: Mutex<Option<String>>,
     /// Why JetStream could not be used since the last change of the link to NATS; empty = no fault is known.
     stream_fault: Mutex<String>,
@@ -137,16 +138,15 @@ pub(crate) struct Node {
     /// The ids of the other nodes in sight.
     peer_ids: RwLock<HashSet<Arc<str>>>,
     hasher: RandomState,
-    /// Whether somebody scans the connections of this node.
+    /// Whether a scan of the connections of this node is under way.
     pub(crate) is_scanned: AtomicBool,
-    /// Turns true when the node begins to stop.
-    pub(crate) draining: watch::Sender<bool>,
+    /// Whether the node has begun to stop, and the progress of its drain.
+    pub(crate) drain: NodeDrain,
     pub(crate) is_stopped: AtomicBool,
 }
 
 impl Node {
     pub(crate) fn new(newest: Arc<NewestGeneration>, clock: Clock, id: String, handles: NodeHandles) -> Self {
-        let draining = watch::Sender::new(false);
         let NodeHandles { shards, registry, cluster, signer, events, reactions, seen, web } = handles;
         let generation = newest.get();
         let settings = &generation.settings;
@@ -190,42 +190,42 @@ impl Node {
             peer_ids: RwLock::default(),
             hasher: RandomState::new(),
             is_scanned: AtomicBool::new(false),
-            draining,
+            drain: NodeDrain::new(std::thread::available_parallelism().map_or(1, usize::from)),
             is_stopped: AtomicBool::new(false),
         }
     }
 
-    /// The generation that this thread works with.
+    /// The generation with which this thread works.
     pub(crate) fn generation(&self) -> CurrentGeneration {
         self.newest.current()
     }
 
-    /// The home of a channel: the shard that owns its order.
+    /// The home of a channel: the shard that gives the channel its order.
     pub(crate) fn home(&self, channel: &str) -> ShardId {
         (self.hasher.hash_one(channel) % self.shards.len() as u64) as ShardId
     }
 
-    /// See [`ShardHandle::send`].
+    /// Sends a shard a message; see [`ShardHandle::send`].
     pub(crate) fn send(&self, shard: ShardId, message: Message) {
         self.shards[usize::from(shard)].send(message);
     }
 
-    /// Puts a message into a shard's mailbox; [`Node::wake`] must follow.
+    /// Puts a message into a shard's mailbox; the caller must call [`Node::wake`] afterwards.
     fn enqueue(&self, shard: ShardId, message: Message) {
         self.shards[usize::from(shard)].enqueue(message);
     }
 
-    /// Wakes the shards in whose mailboxes messages wait.
+    /// Wakes the shards that have messages in their mailboxes.
     pub(crate) fn wake(&self) {
         self.shards.iter().for_each(ShardHandle::wake);
     }
 
-    /// See [`ShardHandle::run_inline`].
+    /// Serves a message on this thread if possible; see [`ShardHandle::run_inline`].
     pub(crate) fn run_inline(&self, shard: ShardId, message: Message) {
         self.shards[usize::from(shard)].run_inline(message);
     }
 
-    /// Sets the primary database, once.
+    /// Sets the primary database; later calls have no effect.
     pub(crate) fn set_store(&self, store: Store) {
         let _ = self.store.set(store);
     }
@@ -235,17 +235,17 @@ impl Node {
         self.store.get()
     }
 
-    /// Sets the statistics, once.
+    /// Sets the statistics database; later calls have no effect.
     pub(crate) fn set_stats(&self, stats: Stats) {
         let _ = self.stats.set(stats);
     }
 
-    /// The statistics; None = they are switched off.
+    /// The statistics database; None = statistics are switched off.
     pub(crate) fn stats(&self) -> Option<&Stats> {
         self.stats.get()
     }
 
-    /// Sends the home of a channel a request whose reply is dropped.
+    /// Sends the home of a channel a request, and drops the reply.
     pub(crate) fn send_home(&self, channel: ChannelName, request: ChannelRequest) {
         let home = self.home(&channel);
         self.send(home, Message::Request { channel, request, reply_to: ReplyTo::Discard });
@@ -257,7 +257,7 @@ impl Node {
         self.send(home, Message::Backend { channel, event });
     }
 
-    /// The same as [`Node::send_event`] without waking the shard; [`Node::wake`] must follow.
+    /// The same as [`Node::send_event`] without waking the shard; the caller must call [`Node::wake`].
     pub(crate) fn enqueue_event(&self, channel: ChannelName, event: BackendEvent) {
         let home = self.home(&channel);
         self.enqueue(home, Message::Backend { channel, event });
@@ -271,8 +271,8 @@ impl Node {
         reply.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// Sends all other nodes a message that asks for a reply. Returns the replies up to one that `is_enough` accepts,
-    /// and the number of nodes that were asked.
+    /// Sends all other nodes a message that asks for a reply. Returns the replies up to the first that `is_enough`
+    /// accepts, and how many nodes were asked.
     pub(crate) async fn gather(&self, message: Vec<u8>, is_enough: IsEnough) -> (Vec<Bytes>, usize) {
         let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return (Vec::new(), 0) };
         let (done, gathered) = oneshot::channel();
@@ -283,17 +283,17 @@ impl Node {
         (gathered.await.unwrap_or_default(), peers)
     }
 
-    /// Whether `bytes` is more than one message to another node may carry.
+    /// Whether one message to another node cannot carry this many bytes.
     pub(crate) fn is_too_large(&self, bytes: usize) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| bytes > cluster.message_max())
     }
 
-    /// Sends the registry actor a message. If the actor has ended, the message is dropped; the node has ended then too.
+    /// Sends the registry actor a message. If the actor has ended, the node has ended too, and the message is dropped.
     pub(crate) fn send_to_registry(&self, message: RegistryMessage) {
         let _ = self.registry.send(message);
     }
 
-    /// A probe of all connections: when the last shard drops it, the registry actor hears that.
+    /// A probe of all connections: when the last shard drops it, the registry actor is notified.
     pub(crate) fn probe(&self) -> Probe {
         Probe::new(self.registry.clone())
     }
@@ -331,7 +331,7 @@ impl Node {
         self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The counters of the registry actor, at most some 100 ms old. Never waits for the actor.
+    /// The counters of the registry actor, at most about 100 ms old. Never waits for the actor.
     pub(crate) fn registry_metrics(&self) -> Arc<RegistryMetrics> {
         Arc::clone(&self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -341,7 +341,7 @@ impl Node {
         *self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(metrics);
     }
 
-    /// Sends the directory a request in the name of a client of this node, and waits for the reply.
+    /// Sends the directory a request on behalf of a client of this node, and waits for the reply.
     pub(crate) async fn request_for_client(&self, owner: OwnerId, request: DirectoryRequest) -> Response {
         let (sender, reply) = oneshot::channel();
         let reply_to = ReplyTo::Operation(here(), sender);
@@ -349,7 +349,7 @@ impl Node {
         reply.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
-    /// The user of a client of this node. None = no such client is connected here.
+    /// The user of a client of this node; None = no such client is connected to it.
     pub(crate) async fn user_of(&self, owner: OwnerId) -> Option<Box<str>> {
         let (shard, slot) = route(owner, self.shards.len())?;
         let (reply, user) = oneshot::channel();
@@ -371,8 +371,8 @@ impl Node {
         }
     }
 
-    /// Sends a command to the shard of a client. If the client id is not of this node, the registry hears that the
-    /// client is gone.
+    /// Sends a command to the shard of a client. If this node did not make the client id, the registry is notified that
+    /// the client is gone.
     pub(crate) fn command_client(&self, owner: OwnerId, command: ClientCommand) {
         match route(owner, self.shards.len()) {
             Some((shard, slot)) => self.send(shard, Message::Client { owner, slot, command }),
@@ -380,7 +380,7 @@ impl Node {
         }
     }
 
-    /// Sends a reply to where it goes.
+    /// Sends a reply to its destination.
     pub(crate) fn reply(&self, reply_to: ReplyTo, response: Response) {
         match reply_to {
             ReplyTo::Session(connection, ticket) => {
@@ -393,7 +393,7 @@ impl Node {
         }
     }
 
-    /// The same as [`Node::reply`] through the mailbox of the shard that waits; [`Node::wake`] must follow.
+    /// The same as [`Node::reply`], but through the mailbox of the waiting shard; the caller must call [`Node::wake`].
     pub(crate) fn enqueue_reply(&self, reply_to: ReplyTo, response: Response) {
         match reply_to {
             ReplyTo::Session(connection, ticket) => {
@@ -404,21 +404,21 @@ impl Node {
         }
     }
 
-    /// Sends a session the answer of a backend, without waking its shard; [`Node::wake`] must follow.
+    /// Sends a session the answer of a backend without waking its shard; the caller must call [`Node::wake`].
     pub(crate) fn enqueue_hook_answer(&self, connection: ConnectionId, serial: u32, outcome: HookOutcome) {
         let outcome = Box::new(outcome);
         self.enqueue(connection.shard, Message::HookAnswer { connection, serial, outcome });
     }
 
-    /// Lets the thread that asks backends forget what would let a user into a channel again; None = into any.
+    /// Makes the hooks thread forget answers that would admit a user to a channel again; None = to any channel.
     pub(crate) fn forget_hook_answers(&self, user: &str, channel: Option<&str>, is_shared: bool) {
         if let Some(hooks) = &self.generation().hooks {
             hooks.send(HookMessage::Forget { user: user.into(), channel: channel.map(Box::from), is_shared });
         }
     }
 
-    /// Gives the client of this node that `session` proves what it has sent by another request. A client that has gone
-    /// misses it. `session`: the signed client id that the client got when it connected.
+    /// Sends a command that came by another request to the client of this node that `session` proves. If that client is
+    /// gone, the command is dropped. `session`: the signed client id that the client got when it connected.
     pub(crate) fn command_session(&self, session: &str, command: ClientCommand) {
         let Some(owner) = self.signer.open(session) else { return };
         if let Some((shard, slot)) = route(owner, self.shards.len()) {
@@ -426,45 +426,45 @@ impl Node {
         }
     }
 
-    /// The metrics of all shards.
+    /// Collects the metrics of all shards.
     pub(crate) fn collector(&self) -> NodeCollector {
         NodeCollector::of(self.shards.iter().map(|shard| &shard.metrics))
     }
 
-    /// Requests of the server API.
+    /// The number of requests of the server API.
     pub(crate) fn api_requests(&self) -> u64 {
         self.generation().access.api.callers().map(|caller| caller.requests.load(Relaxed)).sum()
     }
 
-    /// The counters of the shard whose own thread this is; on other threads those of shard 0.
+    /// The counters of the shard whose thread calls this; on other threads those of shard 0.
     pub(crate) fn metrics_here(&self) -> &ShardMetrics {
         &self.shard_here().metrics
     }
 
-    /// The shard whose own thread this is; on other threads shard 0.
+    /// The shard whose thread calls this; on other threads shard 0.
     pub(crate) fn shard_here(&self) -> &ShardHandle {
         &self.shards[usize::from(here().unwrap_or_default())]
     }
 
-    /// Sets the ids of the other nodes in sight. Returns whether there are more of them than before.
+    /// Sets the ids of the other nodes in sight. Returns whether there are now more of them.
     pub(crate) fn note_peers<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>> + Clone) -> bool {
         let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
         let peers = ids.clone().count();
         if peers != known.len() || ids.clone().any(|id| !known.contains(id)) {
             drop(known);
             *self.peer_ids.write().unwrap_or_else(PoisonError::into_inner) = ids.map(Arc::clone).collect();
-            // A full mailbox wakes its thread too.
+            // If the mailbox is full, its thread wakes anyway.
             drop(self.reactions.try_send(ReactionMessage::PeersChanged));
         }
         peers > self.peers.swap(peers, Relaxed)
     }
 
-    /// The ids of the nodes that have another configuration than this one.
+    /// The ids of the nodes whose configuration differs from that of this node.
     pub(crate) fn others_with_other_configuration(&self) -> Vec<Arc<str>> {
         self.nodes_with_other_configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The ids of the other nodes in sight, in order.
+    /// The ids of the other nodes in sight, sorted.
     pub(crate) fn peers_in_order(&self) -> Vec<Box<str>> {
         let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
         let mut ids: Vec<Box<str>> = known.iter().map(|id| Box::from(&**id)).collect();
@@ -472,12 +472,12 @@ impl Node {
         ids
     }
 
-    /// The number of nodes in sight, this one included.
+    /// The number of nodes in sight, including this one.
     pub(crate) fn node_count(&self) -> usize {
         self.peers.load(Relaxed) + 1
     }
 
-    /// Whether this node sees another node of this id.
+    /// Whether another node with this id is in sight.
     pub(crate) fn knows_peer(&self, id: &str) -> bool {
         self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
@@ -485,7 +485,7 @@ impl Node {
     /// Whether the node accepts no more clients.
     pub(crate) fn is_full(&self) -> bool {
         let limit = self.generation().settings.client.connection_limit as u64;
-        *self.draining.borrow() || limit > 0 && self.connections() >= limit || self.is_scarce()
+        self.drain.has_begun() || limit > 0 && self.connections() >= limit || self.is_scarce()
     }
 
     /// Whether the node is short of memory for single connections.
@@ -494,8 +494,8 @@ impl Node {
         self.shards.iter().map(buffered).sum::<usize>() >= self.buffer_scarce * self.shards.len()
     }
 
-    /// Asks every shard the same question, and returns the replies in the order of the shards; a shard that has ended
-    /// does not reply.
+    /// Asks every shard the same question. Returns the replies in the order of the shards; a shard that has ended does
+    /// not reply.
     pub(crate) async fn inspect<T>(&self, mut inspection: impl FnMut(oneshot::Sender<T>) -> Inspection) -> Vec<T> {
         let mut replies = Vec::with_capacity(self.shards.len());
         for shard in 0..self.shards.len() {
@@ -520,10 +520,10 @@ impl Node {
         self.shards.iter().map(|shard| shard.metrics.connections.get()).sum()
     }
 
-    /// Admits a client.
+    /// Admits a client, unless a limit refuses it.
     ///
     /// # Errors
-    /// See [`Denial`].
+    /// The [`Denial`] says which limit refuses the client.
     pub(crate) fn admit(&self, remote: Remote) -> Result<Admission, Denial> {
         if self.is_full() {
             return Err(Denial::Full);
@@ -551,7 +551,7 @@ impl Node {
         Ok(Admission { is_loopback: remote.is_loopback, client: remote.address, address, address_slot })
     }
 
-    /// Whether new connections of an address are refused: for a while, or by its rate of connects.
+    /// Whether the node refuses new connections of an address, for a while or by its rate of connects.
     fn is_refused(&self, address: AddressKey) -> bool {
         self.generation()
             .limits
@@ -559,8 +559,8 @@ impl Node {
             .is_some_and(|limits| limits.is_unwelcome(address, self.clock.elapsed_us() * 1_000))
     }
 
-    /// Whether a connection can be closed before its TLS handshake: it is of a client whose address is refused, and the
-    /// port serves nothing but clients. A proxy's address says nothing of the client behind it.
+    /// Whether a connection can be closed before its TLS handshake: its client's address is refused, and the port
+    /// serves only clients. The address of a proxy is not the address of the client behind it.
     pub(crate) fn is_unwelcome(&self, remote: Remote, side: PortRole, is_for_lines: bool) -> bool {
         let serves_only_clients = is_for_lines
             || side.serves_clients()
@@ -572,12 +572,12 @@ impl Node {
             && self.is_refused(address_key(remote.address))
     }
 
-    /// Logs a refusal, unless the same cause has had its lines.
+    /// Logs a refusal, unless the same cause was logged too often.
     pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
         self.refusals.note(refused, self.clock.elapsed_us() / 1_000);
     }
 
-    /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].
+    /// Logs the refusal of an HTTP request, as [`Node::log_refusal`] does.
     pub(crate) fn log_refused_request(
         &self,
         peer: Remote,

@@ -1,5 +1,6 @@
-//! Checks the settings of a node before it listens on any port. `touchline check` stops after it, so it refuses what a
-//! start would refuse. It does not touch ports: a node that serves may have them while a new configuration is checked.
+//! Checks the settings of a node before it listens on any port. `touchline check` runs these checks only, so it refuses
+//! what a start would refuse. The checks do not touch ports: a running node may hold them while a new configuration is
+//! checked.
 
 use hyper::header::HeaderName;
 use std::io;
@@ -20,30 +21,30 @@ use crate::net::proxies::Proxies;
 use crate::start_error::StartError;
 use crate::tls;
 
-/// The ports that a node is going to listen on.
+/// The ports that a node will listen on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
-    /// For HTTP.
+    /// The port for HTTP.
     pub(crate) http: PreparedPort,
-    /// For lines over TCP.
+    /// The port for lines over TCP; None = lines are not served.
     pub(crate) lines: Option<PreparedPort>,
-    /// For the server API, metrics and probes, if that is not the one for HTTP.
+    /// The port for the server API, metrics and probes; None = they share the port for HTTP.
     pub(crate) inner: Option<PreparedPort>,
-    /// For the server API over gRPC.
+    /// The port for the server API over gRPC; None = gRPC is not served.
     pub(crate) grpc: Option<PreparedPort>,
 }
 
-/// One port, and the key of the configuration that sets it.
+/// One port, and the configuration key that sets it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PreparedPort {
-    /// The key that another port would be written in.
+    /// The configuration key that sets the port's number.
     pub(crate) key: &'static str,
-    /// The address that is to be bound.
+    /// The address to bind.
     pub(crate) address: SocketAddr,
 }
 
 impl PreparedPort {
-    /// Whether both can't be bound: the address of one is that of the other, or every one of it.
+    /// Whether the two can't both be bound: the ports are equal, and the addresses are equal or one covers the other.
     fn overlaps(&self, other: &PreparedPort) -> bool {
         let (one, two) = (self.address, other.address);
         let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
@@ -51,8 +52,8 @@ impl PreparedPort {
     }
 }
 
-/// All faults that keep a node from starting with these settings, as far as they are known before addresses are bound
-/// and databases opened.
+/// Returns all faults that keep a node from starting with these settings, as far as they are known before addresses are
+/// bound and databases are opened. An empty list means that there are none.
 pub fn check(settings: &Settings) -> Vec<StartError> {
     let mut faults = prepare(settings).err().unwrap_or_default();
     faults.extend(Endpoints::new(settings, None).err().map(StartError::hook));
@@ -60,14 +61,14 @@ pub fn check(settings: &Settings) -> Vec<StartError> {
     faults
 }
 
-/// What only this server can tell of settings, for those who read a configuration.
+/// The checks of settings that only this server can make, for programs that read a configuration.
 pub const PROBES: Probes = Probes { token_keys, start };
 
 fn token_keys(client: &ClientSettings) -> Option<String> {
     check_token_keys(client).err().map(|fault| causes(&fault))
 }
 
-/// The faults of [`check`] with their causes, without those that a configuration is told of by their keys.
+/// The faults of [`check`] with their causes, except those that a configuration check already reports by key.
 fn start(settings: &Settings) -> Vec<String> {
     let is_told = |fault: &StartError| match fault {
         StartError::Key { section, .. } => section.starts_with("client."),
@@ -76,7 +77,7 @@ fn start(settings: &Settings) -> Vec<String> {
     check(settings).iter().filter(|fault| !is_told(fault)).map(|fault| causes(fault)).collect()
 }
 
-/// An error and its causes in one text. A cause that the text ends with is not repeated.
+/// Joins an error and its causes into one text. A cause that the text already ends with is not repeated.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -93,7 +94,7 @@ fn causes(error: &dyn std::error::Error) -> String {
 /// Checks everything that needs no other system.
 ///
 /// # Errors
-/// All faults; at least one.
+/// All faults that were found; at least one.
 pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     let mut faults = Vec::new();
     let client = &settings.client;
@@ -125,7 +126,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     ports.filter(|_| faults.is_empty()).ok_or(faults)
 }
 
-/// Times that must not be zero: at zero no request could be sent, answered or received.
+/// The times that must not be zero: with zero, no request could be sent, answered or received.
 fn times(settings: &Settings) -> [(&'static str, Duration); 7] {
     let (http, store, cluster) = (&settings.http_server, &settings.store, &settings.cluster);
     [
@@ -139,7 +140,7 @@ fn times(settings: &Settings) -> [(&'static str, Duration); 7] {
     ]
 }
 
-/// The header field in which a trusted proxy names the user; None = no proxy does.
+/// The header field in which a trusted proxy names the user; None = no proxy names users.
 pub(crate) fn user_field(settings: &Settings) -> Result<Option<HeaderName>, StartError> {
     let name = settings.client.user_id_http_header.as_str();
     if name.is_empty() {
@@ -153,7 +154,7 @@ pub(crate) fn user_field(settings: &Settings) -> Result<Option<HeaderName>, Star
     field.map(Some).map_err(|_| StartError::UserField { reason: "this is not the name of a header field" })
 }
 
-/// The trusted proxies.
+/// Parses the trusted proxies.
 pub(crate) fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
     let http = &settings.http_server;
     for (section, is_on) in [("http_server", http.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
@@ -164,7 +165,8 @@ pub(crate) fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
     Ok(Proxies::parse(&http.trusted_proxies)?)
 }
 
-/// Checks the addresses of the databases that are used, their authorities, and that they are not one file.
+/// Checks the URLs of the databases that are used, their certificate authorities, and that the databases are not one
+/// file.
 fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
     let store = &settings.store;
     let used = [
@@ -195,7 +197,7 @@ fn cluster(settings: &Settings) -> Result<(), StartError> {
     Ok(())
 }
 
-/// What every listener is to bind: no two of them the same.
+/// Works out the ports of all listeners, and checks that no two of them are the same.
 fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> {
     let (http, tcp) = (&settings.http_server, &settings.tcp);
     let mut port = |key, address_key, address: &str, port| {

@@ -1,4 +1,4 @@
-//! Carries a reload out: reads the settings anew, makes the next generation, and has the shards exchange theirs for it.
+//! Carries out a reload: reads the settings again, makes the next generation, and has the shards switch to it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -31,38 +31,38 @@ use crate::runtime::reload::{ReadSettings, ReloadRefusal, Reloaded, SettingsSour
 use crate::start_error::StartError;
 use crate::tls::PortsTls;
 
-/// Sections whose keys concern the threads that ask backends.
+/// Sections whose keys concern the thread that asks backends.
 const OF_HOOKS: [&str; 6] = ["client.proxy", "channel.proxy", "rpc", "proxies", "hooks", "registry.proxy"];
-/// How long the consumers of the generation before have to finish what is under way. What is not done then is carried
-/// out again.
+/// How long the consumers of the generation before have to finish the commands under way. Commands that are not done by
+/// then are carried out again.
 const CONSUMERS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a reload waits for the streams of new namespaces.
 const STREAMS_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks whether the node stops.
+/// How often a waiting reload checks whether the node stops.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The threads that a reload replaces.
 #[derive(Default)]
 pub(crate) struct ReplacedThreads {
-    /// The one that asks backends; `None` = no hook is switched on.
+    /// The thread that asks backends; `None` = no hook is switched on.
     pub(crate) worker: Option<JoinHandle<()>>,
-    /// The one that fetches keys, which ends with this; `None` = there are none to fetch.
+    /// The thread that fetches keys; it ends when this is dropped. `None` = there are no keys to fetch.
     pub(crate) fetcher: Option<KeyFetcher>,
-    /// The one that tells what happens; `None` = nothing is told.
+    /// The thread that sends events; `None` = no endpoint wants events.
     pub(crate) teller: Option<RunningTeller>,
-    /// The one that reads tables and streams; `None` = no consumer is switched on.
+    /// The consumers, which read tables and streams; `None` = no consumer is switched on.
     pub(crate) consumers: Option<RunningConsumers>,
 }
 
-/// The thread that tells what happens, and what takes other endpoints for it.
+/// The thread that sends events, and the channel that sends it new endpoints.
 pub(crate) struct RunningTeller {
     pub(crate) thread: JoinHandle<()>,
-    /// One message for each reload, of at most `EVENT_ENDPOINTS_MAX` endpoints.
+    /// Takes one message for each reload, with at most `EVENT_ENDPOINTS_MAX` endpoints.
     endpoints: UnboundedSender<Vec<EventEndpoint>>,
 }
 
 impl RunningTeller {
-    /// Starts the thread. `endpoints`: what was made beside `start`.
+    /// Starts the thread. `endpoints`: the sender that was made together with `start`.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -82,16 +82,16 @@ pub(crate) struct Reloader {
     pub(crate) source: Box<dyn SettingsSource>,
     pub(crate) handler: Option<Arc<dyn HookHandler>>,
     pub(crate) threads: Arc<Mutex<ReplacedThreads>>,
-    /// The keys of the generation that the node works with.
+    /// The configuration keys of the generation that the node works with.
     pub(crate) written: Mutex<Vec<WrittenKey>>,
     pub(crate) tls: PortsTls,
 }
 
 impl Reloader {
-    /// Reads the settings again and has the node work with them. Returns when the last shard does. Blocks.
+    /// Reads the settings again and applies them to the node. Returns when the last shard works with them. Blocks.
     ///
     /// # Errors
-    /// Why nothing was changed.
+    /// [`ReloadRefusal`] says why nothing was changed.
     pub(crate) fn reload(&self) -> Result<Reloaded, ReloadRefusal> {
         let outcome = self.run();
         if let Some(node) = self.node.upgrade() {
@@ -138,30 +138,32 @@ impl Reloader {
     }
 }
 
-/// Who may connect and call the server API, and the thread that fetches keys for it; `None` = there are none to fetch.
+/// The access control of clients and of the server API, and the thread that fetches its keys; `None` = there are no
+/// keys to fetch.
 type NewAccess = (Arc<AccessControl>, Option<KeyFetcher>);
 
-/// The exchange of one generation for the next.
+/// The switch from one generation to the next.
 struct Exchange<'r> {
     reloader: &'r Reloader,
     node: &'r Arc<Node>,
     before: &'r Arc<Generation>,
-    /// The keys that differ.
+    /// The configuration keys that differ.
     changed: &'r [String],
 }
 
 impl Exchange<'_> {
-    /// Whether keys of these sections differ.
+    /// Whether configuration keys of these sections differ.
     fn has_changed(&self, sections: &[&str]) -> bool {
         self.changed.iter().any(|key| sections.iter().any(|section| lies_in(key, section)))
     }
 
-    /// Makes the next generation and has every shard take it. All that can fail comes before anything is changed.
+    /// Makes the next generation and has every shard switch to it. Every step that can fail comes before the first
+    /// change.
     fn run(&self, mut settings: Settings, written: Vec<WrittenKey>) -> Result<(), ReloadRefusal> {
         let Exchange { reloader, node, before, .. } = self;
-        // A node that stops waits for this, and a reload that comes later sees that it stops.
+        // A node that stops waits for this lock. A reload that comes later sees that the node stops.
         let mut threads = reloader.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if *node.draining.borrow() {
+        if node.drain.has_begun() {
             return Err(ReloadRefusal::Stopping);
         }
         settings.node.name.clone_from(&before.settings.node.name);
@@ -179,14 +181,14 @@ impl Exchange<'_> {
             (before, now) => before.is_none() && now.is_none(),
         };
         self.grow_streams(&generation.settings)?;
-        if *node.draining.borrow() {
+        if node.drain.has_begun() {
             return Err(ReloadRefusal::Stopping);
         }
-        // Threads come last: one that has begun cannot be taken back. Only the system can refuse them.
+        // Threads start last: a thread that has started cannot be taken back. Only the system can refuse them.
         let worker = worker.map(|worker| hooks::start(Arc::clone(node), worker)).transpose();
         let worker = worker.map_err(|source| faulty(&[of_system(source)]))?;
         let teller = teller.map(|MadeTeller { mailbox, start, endpoints }| {
-            // It is made only where there is none.
+            // The mailbox is made only if the node has none.
             let _ = node.events.set(mailbox);
             RunningTeller::start(node, start, endpoints)
         });
@@ -199,7 +201,7 @@ impl Exchange<'_> {
             threads.fetcher = fetcher;
         }
         if !keeps_hooks {
-            // Calls that its backends have are answered; then the thread ends by itself.
+            // The thread answers the calls that its backends are working on, and then ends by itself.
             if let Some(hooks) = &before.hooks {
                 hooks.send(HookMessage::Finish);
             }
@@ -214,8 +216,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// The endpoints of events, and the thread that tells them if there is none yet. Its mailbox takes what the next
-    /// generation wants told.
+    /// Makes the endpoints of events, and the thread that sends events if it does not run yet. The running thread's
+    /// mailbox receives the events that the next generation wants.
     fn told(&self, settings: &Settings) -> Result<(Vec<EventEndpoint>, Option<MadeTeller>), StartError> {
         let told = events::endpoints(settings)?;
         let wants = events::wants(&told, settings.store.primary.is_shared());
@@ -226,8 +228,8 @@ impl Exchange<'_> {
         Ok((told, teller.transpose()?))
     }
 
-    /// The keys of tokens and of the server API, and the thread that fetches those of issuers. `None` = none of them
-    /// differs.
+    /// The keys of tokens and of the server API, and the thread that fetches keys of issuers. `None` = none of these
+    /// settings differs.
     fn access(&self, settings: &Settings) -> Result<Option<NewAccess>, StartError> {
         if !self.has_changed(&["client", "http_api", "grpc_api"]) {
             return Ok(None);
@@ -237,7 +239,7 @@ impl Exchange<'_> {
         let access = AccessControl::new(&settings.client, of_api, operations_named, before)?;
         let fetcher = KeyFetcher::start(&access.key_sets).map_err(of_system)?;
         let is_new = |set: &Arc<_>| !self.before.access.key_sets.iter().any(|before| Arc::ptr_eq(before, set));
-        // Nobody could be let in by them.
+        // Without its keys, a new issuer could admit no client.
         let away = access.key_sets.iter().find(|set| is_new(set) && !set.was_fetched());
         match away.map(|set| set.section.clone()) {
             Some(section) => Err(StartError::KeysAway { section }),
@@ -245,7 +247,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The next generation.
+    /// Makes the next generation.
     fn make(
         &self,
         settings: Settings,
@@ -277,8 +279,8 @@ impl Exchange<'_> {
         make_generation(before.number + 1, settings, parts, facts, taken_over)
     }
 
-    /// Has NATS make the streams of the next generation, and make longer what becomes longer. Nothing is lost by that,
-    /// so it can be undone.
+    /// Has NATS create the streams of the next generation, and extend the streams that become longer. This loses no
+    /// data, so it can be undone.
     fn grow_streams(&self, settings: &Settings) -> Result<(), ReloadRefusal> {
         let (Some(cluster), true) = (&self.node.cluster, self.has_changed(&["channel"])) else { return Ok(()) };
         let (before, mut streams) = (nats::streams_of(&self.before.settings), nats::streams_of(settings));
@@ -289,7 +291,7 @@ impl Exchange<'_> {
         let (done, are_open) = std::sync::mpsc::channel();
         cluster.set_streams(streams, Box::new(move || done.send(()).unwrap_or_default()));
         let until = Instant::now() + STREAMS_PATIENCE;
-        let is_over = || Instant::now() >= until || *self.node.draining.borrow();
+        let is_over = || Instant::now() >= until || self.node.drain.has_begun();
         while are_open.recv_timeout(LOOK_INTERVAL).is_err() {
             if !is_over() {
                 continue;
@@ -304,8 +306,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Has NATS make shorter what becomes shorter, now that the node works with it. Streams of namespaces that are gone
-    /// stay as they are.
+    /// Has NATS shorten the streams that become shorter, now that the node works with the new settings. Streams of
+    /// removed namespaces stay as they are.
     fn shrink_streams(&self, settings: &Settings) {
         let (Some(cluster), true) = (&self.node.cluster, self.has_changed(&["channel"])) else { return };
         let (before, mut streams) = (nats::streams_of(&self.before.settings), nats::streams_of(settings));
@@ -317,7 +319,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Has every shard work with a generation, and waits for the last.
+    /// Sends every shard the new generation, and waits until the last one works with it.
     fn hand_over(&self, generation: &Arc<Generation>) -> Result<(), ReloadRefusal> {
         let node = self.node;
         node.newest.set(Arc::clone(generation));
@@ -352,13 +354,13 @@ impl Exchange<'_> {
         }
         match RunningConsumers::start(self.node, consumers) {
             Ok(running) => threads.consumers = running,
-            // The rest of the generation is in use.
-            Err(error) => tracing::error!(%error, "the consumers were not started anew: a restart is needed"),
+            // The rest of the generation is already in use.
+            Err(error) => tracing::error!(%error, "the consumers were not restarted: restart the node"),
         }
     }
 }
 
-/// Makes streams as long as they were, where they would be shorter, and adds those that would be gone.
+/// Keeps streams as long as they were where they would become shorter, and adds streams that would be removed.
 fn keep_at_least(streams: &mut Vec<StreamSettings>, before: &[StreamSettings]) {
     for old in before {
         match streams.iter_mut().find(|new| new.namespace == old.namespace) {

@@ -1,4 +1,4 @@
-//! A node that is ready to start, and one that runs.
+//! A node that is ready to start, and a node that runs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use crate::auth::KeyFetcher;
 use crate::backend::activity::note_activity;
 use crate::backend::{nats, seen};
 use crate::consumers::{PreparedConsumer, RunningConsumers};
+use crate::draining::RunningDrain;
 use crate::events::{EventEndpoint, EventsStart};
 use crate::handle::ServerHandle;
 use crate::hooks::{self, HookHandler, WorkerStart};
@@ -43,24 +44,24 @@ use crate::start_error::StartError;
 use crate::tls::{PendingRenewal, PortsTls};
 use crate::traces::{self, TraceExport};
 
-/// Tasks that a shard's thread runs before it polls its sockets again.
+/// How many tasks a shard's thread runs before it polls its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
 
-/// A node whose settings are good and whose addresses are bound.
+/// A node whose settings are checked and whose addresses are bound, and which does not serve yet.
 pub struct Server {
     pub(crate) node: Arc<Node>,
     pub(crate) directory: Directory<ReplyTo>,
     pub(crate) registry_messages: std::sync::mpsc::Receiver<RegistryMessage>,
     pub(crate) joining: Option<Joining>,
-    /// Certificates that are ordered once the shards can serve the challenges; None = none.
+    /// Certificates that are ordered once the shards can serve the challenges; None = there are none to order.
     pub(crate) renewal: Option<PendingRenewal>,
     /// What the thread that asks backends begins with; None = no hook is switched on.
     pub(crate) worker: Option<WorkerStart>,
     /// Answers the hooks that have no endpoint.
     pub(crate) handler: Option<Arc<dyn HookHandler>>,
-    /// What settings are read from again, and the keys of the start.
+    /// Where a reload reads settings from, and the keys of the start; None = the program does not say it.
     pub(crate) source: Option<(Box<dyn SettingsSource>, Vec<WrittenKey>)>,
-    /// What the thread that tells what happens begins with; None = nothing is told.
+    /// What the thread that sends events to backends begins with; None = no endpoint wants events.
     pub(crate) teller: Option<(EventsStart, UnboundedSender<Vec<EventEndpoint>>)>,
     pub(crate) tls: PortsTls,
     /// What the thread that keeps the totals of reactions begins with.
@@ -68,18 +69,18 @@ pub struct Server {
     /// The consumers that are switched on.
     pub(crate) consumers: Vec<PreparedConsumer>,
     pub(crate) shards: Vec<ShardParts>,
-    /// What the shards ask of the floors above them.
+    /// The functions of higher layers that the shards call.
     pub(crate) services: Services,
-    /// The thread that fetches keys, which has tried each set once; None = there are none to fetch.
+    /// The thread that fetches keys; it has tried each key set once. None = there are no keys to fetch.
     pub(crate) fetcher: Option<KeyFetcher>,
     pub(crate) addresses: Addresses,
 }
 
-/// What a shard's thread begins with.
+/// What the thread of one shard begins with.
 pub(crate) struct ShardParts {
     pub(crate) mailbox: UnboundedReceiver<Message>,
     pub(crate) listeners: Vec<BoundListener>,
-    /// A random number.
+    /// A random number for the shard.
     pub(crate) seed: u64,
 }
 
@@ -93,22 +94,22 @@ pub(crate) struct Addresses {
 }
 
 impl Server {
-    /// The address that was bound for HTTP.
+    /// The address that is bound for HTTP.
     pub fn address(&self) -> SocketAddr {
         self.addresses.http
     }
 
-    /// The address that was bound for lines over TCP, if they are served.
+    /// The address that is bound for lines over TCP; None = lines are not served.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.addresses.lines
     }
 
-    /// The address that was bound for the server API, metrics and probes, if it is not that of clients.
+    /// The address that is bound for the server API, metrics and probes; None = they share the port of clients.
     pub fn internal_address(&self) -> Option<SocketAddr> {
         self.addresses.inner
     }
 
-    /// The address that was bound for the server API over gRPC, if it is served.
+    /// The address that is bound for the server API over gRPC; None = gRPC is not served.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.addresses.grpc
     }
@@ -116,7 +117,8 @@ impl Server {
     /// Starts the shards, one thread each.
     ///
     /// # Errors
-    /// [`StartError::System`].
+    /// [`StartError::System`] if the system refuses a thread; an error of the cluster, the consumers or the traces if
+    /// they cannot start.
     pub fn start(self) -> Result<Running, StartError> {
         let Server {
             node,
@@ -184,7 +186,7 @@ impl Server {
     }
 }
 
-/// A running node, and a handle of it. It stops by [`Running::stop`], or when this is dropped.
+/// A running node and a handle of it. The node stops when [`Running::stop`] is called or when this value is dropped.
 pub struct Running {
     handle: ServerHandle,
     node: Arc<Node>,
@@ -195,64 +197,66 @@ pub struct Running {
     /// The thread that keeps the totals of reactions.
     reactions: Option<JoinHandle<()>>,
     addresses: Addresses,
-    /// None = traces are off.
+    /// The thread that exports traces; None = traces are off.
     traces: Option<TraceExport>,
 }
 
 impl Running {
-    /// The address that it listens on for HTTP.
+    /// The address on which the node listens for HTTP.
     pub fn address(&self) -> SocketAddr {
         self.addresses.http
     }
 
-    /// The address that it listens on for lines over TCP, if they are served.
+    /// The address on which the node listens for lines over TCP; None = lines are not served.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.addresses.lines
     }
 
-    /// The address that it listens on for the server API, metrics and probes, if it is not that of clients.
+    /// The address on which the node listens for the server API, metrics and probes; None = they share the port of
+    /// clients.
     pub fn internal_address(&self) -> Option<SocketAddr> {
         self.addresses.inner
     }
 
-    /// The address that it listens on for the server API over gRPC, if it is served.
+    /// The address on which the node listens for the server API over gRPC; None = gRPC is not served.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.addresses.grpc
     }
 
-    /// A handle for other threads. It does not keep the server running.
+    /// Returns a handle for other threads. It does not keep the server running.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
     }
 
-    /// Drains and stops: accepts no more clients, disconnects the clients (3001) spread over `shutdown.spread`, and
-    /// replies to the requests that are under way. Blocks until all have gone, or `shutdown.timeout` is over.
+    /// Drains and stops the node. It accepts no more clients, and disconnects its clients (3001) as fast as the other
+    /// nodes can take them, over at least `shutdown.spread`. It replies to the requests that are under way. Blocks
+    /// until all clients are gone or `shutdown.timeout` is over.
     pub fn stop(self) {
         drop(self);
     }
 
     fn drain_and_stop(&mut self) {
-        let settings = &self.node.generation().settings.shutdown;
-        let until = Instant::now() + settings.timeout;
-        self.node.draining.send_replace(true);
+        let timeout = self.node.generation().settings.shutdown.timeout;
+        let until = Instant::now() + timeout;
+        let mut drain = RunningDrain::begin(&self.node);
         note_activity(&self.node, "drain", "", "ok");
-        // A reload that is under way sees that the node stops, and its threads end behind the drain.
+        // A running reload holds the lock, and sees that the node stops. Its threads end after the drain.
         let consumers = self.replaced.try_lock().ok().and_then(|mut threads| threads.consumers.take());
         if let Some(mut consumers) = consumers {
             consumers.stop(until);
         }
-        let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
-        // The rest is for the close frames of those whose backend has not answered by then.
-        let patience_ms = settings.timeout.as_millis() as u64 / 10 * 9;
+        // The rest of the time is for the close frames of clients whose backend has not answered by then.
+        let patience_ms = timeout.as_millis() as u64 / 10 * 9;
         let mut drains: Vec<oneshot::Receiver<()>> = Vec::with_capacity(self.threads.len());
         for shard in 0..self.threads.len() {
             let (done, drained) = oneshot::channel();
-            self.node.send(shard as ShardId, Message::Drain { over_ms, patience_ms, done });
+            self.node.send(shard as ShardId, Message::Drain { patience_ms, done });
             drains.push(drained);
         }
         while Instant::now() < until
             && drains.iter_mut().any(|drained| drained.try_recv() == Err(oneshot::error::TryRecvError::Empty))
         {
+            drain.advance(&self.node);
             std::thread::sleep(Duration::from_millis(10));
         }
         self.node.is_stopped.store(true, Relaxed);
@@ -311,7 +315,7 @@ impl Deref for Running {
     }
 }
 
-/// One shard's thread: its runtime, its poller, its listener, its loop.
+/// Runs the thread of one shard: its runtime, its poller, its listeners and its loop.
 fn run_shard(node: Arc<Node>, id: ShardId, services: Services, parts: ShardParts) -> io::Result<()> {
     let runtime: LocalRuntime = Builder::new_current_thread()
         .enable_all()
@@ -341,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    /// A fault in the code that serves one connection.
+    /// Panics in the code that serves one connection.
     struct Faulty;
 
     impl Verifier for Faulty {
@@ -364,7 +368,7 @@ mod tests {
         settings
     }
 
-    /// Adds both databases, in a new directory.
+    /// Adds both databases to the settings, in a new directory.
     fn with_databases(mut settings: Settings, name: &str) -> (Settings, PathBuf) {
         let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory can be made");
@@ -378,7 +382,7 @@ mod tests {
         (settings, directory)
     }
 
-    /// Whether a node is gone. Threads of the databases may take a moment to end.
+    /// Whether the node is freed. Threads of the databases may take a moment to end.
     fn is_freed(node: &Weak<Node>) -> bool {
         let until = Instant::now() + Duration::from_secs(20);
         while node.strong_count() > 0 && Instant::now() < until {
@@ -387,7 +391,7 @@ mod tests {
         node.upgrade().is_none()
     }
 
-    /// Runs a node that has a client, and a connection of HTTP that waits for its next request; then stops it.
+    /// Runs a node that has a client and an HTTP connection that waits for its next request. Then stops the node.
     fn run_and_stop(settings: Settings, publishes: bool) -> Weak<Node> {
         let server = Server::bind(settings).expect("the settings are good");
         let (node, address) = (Arc::downgrade(&server.node), server.address());

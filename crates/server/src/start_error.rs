@@ -8,19 +8,19 @@ use touchline_config::BadNetwork;
 use crate::net::origin::BadOrigin;
 use crate::tls::TlsError;
 
-/// Why a node can't start.
+/// Why a node can't start, or why a reload was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The keys of an issuer cannot be fetched, which a reload has brought.
-    #[error("{section}: its keys cannot be fetched; see that its endpoint answers")]
+    /// The keys of an issuer that a reload has added cannot be fetched.
+    #[error("{section}: its keys cannot be fetched; check that its endpoint answers")]
     KeysAway {
-        /// The section.
+        /// The section of the configuration that names the issuer.
         section: String,
     },
-    /// An address to bind is neither an IP address nor a host that is known.
+    /// An address to bind is neither an IP address nor a known host name.
     #[error("{key}: {address:?} is neither an IP address nor a host that is known here")]
     Address {
-        /// The setting.
+        /// The configuration key of the address.
         key: &'static str,
         /// The value that was given.
         address: String,
@@ -30,79 +30,79 @@ pub enum StartError {
     /// This machine does not have the address.
     #[error("{key}: this machine can't listen on {ip}")]
     NotLocal {
-        /// The setting.
+        /// The configuration key of the address.
         key: &'static str,
-        /// The given value, resolved.
+        /// The given address, resolved.
         ip: IpAddr,
         /// The system's reason.
         source: io::Error,
     },
-    /// Two listeners of this node are to have one address.
-    #[error("{key}: {address} can't be had beside {first}, which is {first_key}'s: give {key} a number of its own")]
+    /// Two listeners of this node would have the same address.
+    #[error("{key}: {address} can't be used together with {first} of {first_key}: set {key} to another port")]
     Shared {
-        /// The setting of the port of the second.
+        /// The configuration key of the second port.
         key: &'static str,
-        /// Its address.
+        /// The address of the second port.
         address: SocketAddr,
-        /// The setting of the port of the first.
+        /// The configuration key of the first port.
         first_key: &'static str,
-        /// Its address.
+        /// The address of the first port.
         first: SocketAddr,
     },
-    /// The address can't be bound: most often another process has it.
+    /// The address can't be bound: most often another process uses it.
     #[error("{key}: can't listen on {address}")]
     Bind {
-        /// The setting of the port.
+        /// The configuration key of the port.
         key: &'static str,
-        /// The address.
+        /// The address that was to be bound.
         address: SocketAddr,
         /// The system's reason.
         source: io::Error,
     },
-    /// A path of the program around the server can't be served.
+    /// A path that the embedding program has added can't be served.
     #[error("the path {path:?} {reason}")]
     Path {
-        /// The path.
+        /// The path, as the program gave it.
         path: String,
-        /// What is wrong.
+        /// What is wrong with the path.
         reason: &'static str,
     },
-    /// No token could be verified by a configured key.
+    /// A key for tokens is configured so that it could verify no token.
     #[error("{section}.{name}: {reason}")]
     Key {
-        /// Section of the configuration.
+        /// The section of the configuration.
         section: String,
-        /// The setting in it.
+        /// The name of the setting in the section.
         name: &'static str,
-        /// What is wrong.
+        /// What is wrong with the setting.
         reason: &'static str,
     },
-    /// A key of the server API may use something that does not exist.
+    /// A key of the server API lists something that does not exist.
     #[error("http_api.keys[{name}].{key}: {word:?} {reason}")]
     ApiKey {
-        /// The name of the key.
+        /// The name of the API key.
         name: String,
-        /// The list.
+        /// The list that has the wrong entry.
         key: &'static str,
-        /// What stands there.
+        /// The wrong entry.
         word: String,
-        /// What is wrong with it.
+        /// What is wrong with the entry.
         reason: &'static str,
     },
-    /// The address of a database is not valid.
+    /// The URL of a database is not valid.
     #[error("store.{database}.url")]
     DatabaseAddress {
-        /// Which database.
+        /// Which database: `primary` or `stats`.
         database: &'static str,
-        /// What is expected.
+        /// What the URL should be.
         source: touchline_store::UrlError,
     },
     /// A database can't be used.
     #[error("store.{database}.url: {source}")]
     Database {
-        /// Which database.
+        /// Which database: `primary` or `stats`.
         database: &'static str,
-        /// Why.
+        /// Why the database can't be used.
         source: touchline_store::OpenError,
     },
     /// Both databases are one file.
@@ -120,68 +120,68 @@ pub enum StartError {
     /// An allowed origin is not a valid pattern.
     #[error("client.allowed_origins: {0}")]
     Origin(#[from] BadOrigin),
-    /// Proxies cannot name users in this header field.
+    /// A trusted proxy cannot name users in this header field.
     #[error("client.user_id_http_header: {reason}")]
     UserField {
-        /// Why.
+        /// Why the header field can't be used.
         reason: &'static str,
     },
     /// The PROXY protocol is expected, but no proxy is trusted.
-    #[error("{section}.proxy_protocol needs http_server.trusted_proxies: its headers are taken from them only")]
+    #[error("{section}.proxy_protocol needs http_server.trusted_proxies: its headers are accepted only from them")]
     NoProxies {
-        /// The port's section.
+        /// The section of the port.
         section: &'static str,
     },
-    /// A limit of the settings contradicts another.
+    /// The timeout for pongs is zero, or not shorter than an interval of pings.
     #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
     /// A time that must not be zero is zero.
     #[error("{key}: must be above zero")]
     NoTime {
-        /// The key.
+        /// The configuration key of the time.
         key: &'static str,
     },
-    /// A scope of the registry has the name of one of the server's own.
+    /// A scope of the registry has a name that is reserved for the server's own scopes.
     #[error("registry.scopes: {name:?} begins with $, as the server's own scopes do")]
     ScopeName {
-        /// The name.
+        /// The name of the scope.
         name: String,
     },
     /// A hook that is switched on can't be used.
     #[error("{0}")]
     Hook(String),
-    /// Events can't be told.
+    /// Events can't be sent as configured.
     #[error("{0}")]
     Events(String),
     /// A consumer that is switched on can't be used.
     #[error("consumers[{name}]: {reason}")]
     Consumer {
-        /// Its name.
+        /// The name of the consumer.
         name: String,
-        /// What is wrong.
+        /// What is wrong with the consumer.
         reason: String,
     },
-    /// The server API is to be served over gRPC, which this program can't.
+    /// gRPC is configured for the server API, but this program was built without it.
     #[cfg(not(feature = "grpc"))]
-    #[error("{key}: this program was built without the feature `grpc`: build it with, or use HTTP")]
+    #[error("{key}: this program was built without the feature `grpc`: rebuild it with `grpc`, or use HTTP")]
     NoGrpc {
-        /// The key.
+        /// The configuration key that needs gRPC.
         key: &'static str,
     },
-    /// Traces are switched on, which this program can't send.
+    /// Traces are switched on, but this program was built without them.
     #[cfg(not(feature = "otel"))]
     #[error(
-        "opentelemetry.enabled: this program was built without the feature `otel`: build it with, or switch it off"
+        "opentelemetry.enabled: this program was built without `otel`: rebuild it with this feature, or switch it off"
     )]
     NoTraces,
-    /// Traces are switched on, and a variable of the environment can't be used.
+    /// Traces are switched on, but a variable of the environment can't be used.
     #[cfg(feature = "otel")]
     #[error("opentelemetry.enabled: {0}")]
     Traces(String),
-    /// The system refused threads, sockets or random numbers.
+    /// The system refused a thread, a socket or random numbers.
     #[error("the system refused {what}")]
     System {
-        /// What was asked for.
+        /// What the node asked the system for.
         what: &'static str,
         /// The system's reason, if it gave one.
         source: io::Error,
@@ -189,13 +189,13 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// A hook that is switched on can't be used.
+    /// Makes the error of a hook that is switched on and can't be used.
     pub(crate) fn hook(fault: impl std::error::Error) -> Self {
         let cause = fault.source().map_or(String::new(), |cause| format!(": {cause}"));
         StartError::Hook(format!("{fault}{cause}"))
     }
 
-    /// The system has no random numbers.
+    /// Makes the error of a system that has no random numbers.
     pub(crate) fn no_random_numbers() -> Self {
         StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() }
     }

@@ -1,4 +1,4 @@
-//! Tries whether a node would accept a client with a token: it sends a session the commands that a client would send.
+//! Tries whether a node would accept a client with a token. It gives a session the commands that a client would send.
 //! No other part of a node runs.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::runtime::random;
 use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
 
-/// The client that tries, whose commands come by itself.
+/// The signer of a trial. The client in it sends its commands over its own connection, so it signs nothing.
 struct NoSigner;
 
 impl SessionSigner for NoSigner {
@@ -36,7 +36,7 @@ pub struct TokenTrial {
 }
 
 impl TokenTrial {
-    /// Reads the keys of these settings.
+    /// Reads and fetches the keys of these settings.
     ///
     /// # Errors
     /// When a configured key can't be used, or the system refuses what a fetch needs.
@@ -47,30 +47,31 @@ impl TokenTrial {
         Ok(TokenTrial { settings, verifier, faults })
     }
 
-    /// The sections of the configuration whose keys could not be fetched, each with its fault.
+    /// The sections of the configuration whose keys could not be fetched, each with its fault. Empty if all were
+    /// fetched.
     pub fn faults(&self) -> &[(String, String)] {
         &self.faults
     }
 
-    /// Says which steps of a check the token passes at a time (Unix seconds), as a connection token or as a
-    /// subscription token. The text contains no part of a key or of a signature.
+    /// Returns which steps of a check the token passes at a time (`now_s`, Unix seconds). The token is checked as a
+    /// connection token or as a subscription token. The texts contain no part of a key or of a signature.
     pub fn check(&self, token: &str, is_subscription: bool, now_s: u64) -> TokenVerdict {
         self.verifier.report(token, is_subscription, now_s)
     }
 
-    /// What sessions share of a node with these settings.
+    /// Makes the settings that the sessions of a node with these settings share.
     pub(crate) fn node(&self, now_ms: u64) -> Result<session::SessionSettings, StartError> {
         trial_node(&self.settings, self.settings.client.clone(), &self.verifier, now_ms)
     }
 
-    /// The settings.
+    /// The settings of the trial.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the
-    /// token's user, subscribes with it. Returns why this is refused; None = it is not. Other connections are not
-    /// known.
+    /// Connects with a token at a time (Unix milliseconds) to a node with these settings. With a channel and the
+    /// token's user, it also subscribes with the token. Returns why this is refused; None = it is accepted. Other
+    /// connections are not known.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -83,7 +84,7 @@ impl TokenTrial {
         let mut client = self.settings.client.clone();
         client.proxy.connect.enabled = false;
         if channel.is_some() {
-            // The connection is not what is tried.
+            // The connection is not under trial, so it always succeeds.
             client.subscribe_to_user_personal_channel.enabled = false;
             client.allow_anonymous_connect_without_token = true;
         }
@@ -130,7 +131,8 @@ fn try_token(
     Ok(refusal_of(effects))
 }
 
-/// What sessions share of a node with these settings, and with these of clients. Other connections are not known.
+/// Makes the settings that sessions share, of a node with these settings and these client settings. Other connections
+/// are not known.
 fn trial_node(
     settings: &Settings,
     client: ClientSettings,
@@ -159,12 +161,12 @@ fn trial_node(
     })
 }
 
-/// The limits of what clients report; the rate 0 where nothing is kept of it.
+/// The limits of what clients report; the rate is 0 where such reports are not stored.
 pub(crate) fn track_limits(stats: &StatsSettings) -> TrackLimits {
     TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size }
 }
 
-/// Why a session has refused something; None = it has not.
+/// Why a session has refused something; None = it has refused nothing.
 fn refusal_of(mut effects: Effects) -> Option<RefusalReport> {
     let told = effects.errors().next();
     let code = effects.disconnect.map(|why| why.code.into()).or(told)?;

@@ -1,4 +1,4 @@
-//! Requests to the writers and readers of both databases, and how their results are reported.
+//! The requests to the writers and readers of both databases, and how their results are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,10 +20,10 @@ use crate::reactions::{OnReactions, ReactionPlace, ReactionRow};
 use crate::refusal::StoreRefusal;
 use crate::row_appends::RowAppends;
 use crate::runs::KnownRuns;
-use crate::seen::{OnSeen, SeenUser};
+use crate::seen::{OnSeen, OnSeenForgotten, SeenForgotten, SeenUser};
 use crate::tfidf::Weights;
 
-/// Takes the result of a write that has no other result than that it was done.
+/// A callback for a write whose only result is success or refusal.
 pub type OnDone = Box<dyn FnOnce(Result<(), StoreRefusal>) + Send>;
 
 /// A request to a writer.
@@ -33,7 +33,7 @@ pub(crate) enum WriteRequest {
         channel: ChannelName,
         done: OnDone,
     },
-    /// Makes a channel that was loaded and does not exist, so that its epoch lasts.
+    /// Creates the row of a channel that was loaded and does not exist, so that its epoch is kept.
     Make(HistoryLoad),
     Describe {
         description: ChannelDescription,
@@ -54,19 +54,24 @@ pub(crate) enum WriteRequest {
         change: FactChange,
         done: OnDone,
     },
-    /// Appends publications, each together with the deletion of its row in an outbox: a transaction of its own.
+    /// Appends publications and deletes each one's row in an outbox, all in one separate transaction.
     AppendRows(RowAppends),
-    /// Notes when users were connected; each user stands there once.
+    /// Records when users were connected. Each user occurs once.
     NoteSeen {
         rows: Vec<SeenUser>,
         done: OnDone,
+    },
+    /// Deletes the record of when a user was last connected.
+    ForgetSeen {
+        user: Box<str>,
+        done: OnSeenForgotten,
     },
     /// Writes totals of reactions.
     KeepReactions {
         rows: Vec<ReactionRow>,
         done: OnDone,
     },
-    /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
+    /// Begins a new run if `lost` is still the current one. The new run assigns the channel's offsets from `first` on.
     BeginRun {
         channel: ChannelName,
         lost: RunId,
@@ -85,29 +90,29 @@ pub(crate) enum ReadRequest {
         behind: u64,
         limit: usize,
     },
-    /// When these users were connected last, if it was after a time, Unix seconds.
+    /// Reads when these users were last connected, if that was after a given time, Unix seconds.
     Seen {
         users: Vec<Box<str>>,
         after_s: u64,
         done: OnSeen,
     },
-    /// Totals of reactions behind a place.
+    /// Reads totals of reactions after a given place.
     Reactions {
         after: ReactionPlace,
         limit: usize,
         done: OnReactions,
     },
-    /// Names with messages.
+    /// Reads names that have messages.
     InboxNames(InboxSearch, OnInboxNames),
-    /// Messages of a name.
+    /// Reads the messages of a name.
     InboxPage(InboxListing, OnInboxPage),
-    /// Shared facts.
+    /// Reads shared facts.
     Facts(FactListing, OnFacts),
 }
 
 /// The result of a [`ReadRequest`].
 pub(crate) enum ReadResult {
-    /// None = the channel has to be made.
+    /// The history. `None` = the channel does not exist and must be created.
     History(Option<StoredHistory>),
     Search(Result<Vec<SearchResult>, StoreRefusal>),
     InboxMessages(Vec<(u64, Bytes)>),
@@ -119,13 +124,13 @@ pub(crate) enum ReadResult {
 }
 
 impl ReadRequest {
-    /// Counts the request as no longer waiting, whatever its result.
+    /// Counts the request as finished, whatever its result.
     pub(crate) fn finish(self, metrics: &StoreMetrics) -> Self {
         metrics.reading.fetch_sub(1, Relaxed);
         self
     }
 
-    /// Reports the result. A load is returned if its channel has to be made.
+    /// Reports the result. Returns the load if its channel must be created.
     pub(crate) fn tell(self, result: ReadResult, events: &EventSink) -> Option<HistoryLoad> {
         match (self, result) {
             (ReadRequest::History(load), ReadResult::History(None)) => return Some(load),
@@ -181,15 +186,17 @@ pub(crate) enum WriteResult {
     Appended { position: StreamPosition, is_new: bool },
     /// A channel exists.
     Made { epoch: u64, top: Offset },
-    /// An inbox message was written under this id; none = the inbox is full.
+    /// The id of the inbox message that was written. `None` = the inbox is full.
     Queued(Option<u64>),
     /// Messages of an inbox were deleted.
     Dropped(DroppedMessages),
-    /// A fact has changed, by this revision.
+    /// The record of when a user was last connected was deleted.
+    SeenForgotten(SeenForgotten),
+    /// A fact has changed; this is its revision.
     FactChanged(u64),
     /// The write has no result to report.
     Nothing,
-    /// The item was not written; the others of its transaction were.
+    /// The item was not written, but the other items of its transaction were.
     Refused(StoreRefusal),
 }
 
@@ -207,7 +214,7 @@ pub(crate) enum Committed {
         load: LoadId,
         history: Option<StoredHistory>,
     },
-    /// The channel exists and has got publications meanwhile: its history has to be read.
+    /// The channel exists and has received publications meanwhile, so its history must be read.
     Unread(HistoryLoad),
     Queued {
         message: InboxMessage,
@@ -220,12 +227,13 @@ pub(crate) enum Committed {
         done: OnDone,
     },
     Dropped(DroppedMessages, OnDropped),
+    SeenForgotten(SeenForgotten, OnSeenForgotten),
     Plain(OnDone),
     Refused(WriteRequest, StoreRefusal),
 }
 
 impl Committed {
-    /// What is to be reported of a write; none = nothing.
+    /// The result to report for a write. `None` = nothing is reported.
     pub(crate) fn of(write: WriteRequest, result: WriteResult, known: &KnownRuns) -> Option<Self> {
         Some(match (write, result) {
             (write, WriteResult::Refused(refusal)) => Committed::Refused(write, refusal),
@@ -258,6 +266,9 @@ impl Committed {
                 Committed::FactChanged { change, revision, done }
             }
             (WriteRequest::DropMessages(_, done), WriteResult::Dropped(dropped)) => Committed::Dropped(dropped, done),
+            (WriteRequest::ForgetSeen { done, .. }, WriteResult::SeenForgotten(forgotten)) => {
+                Committed::SeenForgotten(forgotten, done)
+            }
             (
                 WriteRequest::Remove { done, .. }
                 | WriteRequest::Describe { done, .. }
@@ -301,6 +312,7 @@ impl Committed {
                 done(Ok(()));
             }
             Committed::Dropped(dropped, done) => done(Ok(dropped)),
+            Committed::SeenForgotten(forgotten, done) => done(Ok(forgotten)),
             Committed::Plain(done) => done(Ok(())),
             Committed::Refused(write, refusal) => write.refuse(events, refusal),
         }
@@ -308,7 +320,7 @@ impl Committed {
 }
 
 impl WriteRequest {
-    /// Number of publications in a batch.
+    /// The number of publications in a batch.
     pub(crate) fn appends(batch: &[WriteRequest]) -> u64 {
         batch.iter().filter(|write| matches!(write, WriteRequest::Append(_))).count() as u64
     }
@@ -335,6 +347,7 @@ impl WriteRequest {
             WriteRequest::Append(append) => (append.done)(Err(refusal)),
             WriteRequest::QueueMessage(_, done) => done(Err(refusal)),
             WriteRequest::DropMessages(_, done) => done(Err(refusal)),
+            WriteRequest::ForgetSeen { done, .. } => done(Err(refusal)),
             WriteRequest::Remove { done, .. }
             | WriteRequest::Describe { done, .. }
             | WriteRequest::Forget { done, .. }

@@ -1,4 +1,4 @@
-//! Copies of a SQLite database: one is made while a node writes to it, and put back while no node runs.
+//! Copies of a SQLite database. A backup is made while a node writes to it, and restored while no node runs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -13,30 +13,30 @@ use crate::errors::OpenError;
 use crate::migrate::{self, Database, SchemaError};
 use crate::sqlite::connection::lock;
 
-/// The files of a database, the log before what it belongs to.
+/// The files of a database. The log comes before the database that it belongs to.
 const PARTS: [&str; 3] = ["-wal", "-shm", ""];
 
-/// Copies a database into a new file that only this account can read. The copy does not delay writers, and holds all
-/// that was committed before it began. Returns the size of the copy, bytes.
+/// Copies a database into a new file that only this account can read. The copy does not delay writers. It contains
+/// everything that was committed before it began. Returns the size of the copy in bytes.
 ///
 /// # Errors
-/// See [`OpenError`]; no file is left behind.
+/// See [`OpenError`]. No partial file is left behind.
 pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
     let source = open(from)?;
     copy(&source, from, to).inspect_err(|error| {
-        // A file that existed before is not this function's to remove.
+        // This function must not remove a file that existed before.
         if !matches!(error, OpenError::File { source, .. } if source.kind() == ErrorKind::AlreadyExists) {
             let _ = std::fs::remove_file(to);
         }
     })
 }
 
-/// Puts a copy in the place of a database that no node uses. The old database is kept beside it, under the returned
-/// name; none = there was none.
+/// Replaces a database that no node uses with a copy. The old database is kept beside it under the returned name.
+/// `None` = there was no old database.
 ///
 /// # Errors
-/// See [`OpenError`]: also when the copy is damaged, or is not of this database and of a schema that this program
-/// knows.
+/// See [`OpenError`]. It also fails if the copy is damaged, belongs to another database, or has a schema that this
+/// program does not know.
 pub fn restore(from: &Path, to: &Path, database: &Database) -> Result<Option<PathBuf>, OpenError> {
     if let (Ok(copy), Ok(current)) = (from.canonicalize(), to.canonicalize())
         && copy == current
@@ -46,15 +46,7 @@ pub fn restore(from: &Path, to: &Path, database: &Database) -> Result<Option<Pat
     }
     let _lock = lock(to)?;
     let source = open(from)?;
-    let of_copy = |source| OpenError::Sqlite { path: from.display().to_string(), source };
-    let (found, known) = (migrate::version(&source).map_err(of_copy)?, migrate::newest(database.sqlite));
-    if found == 0 || !is_of(&source, database).map_err(of_copy)? {
-        let source = Error::new(ErrorKind::InvalidData, format!("it is not a copy of the {} database", database.name));
-        return Err(OpenError::File { path: from.display().to_string(), source });
-    }
-    if found > known {
-        return Err(SchemaError::Newer { database: database.name, found, known }.into());
-    }
+    check_kind(&source, from, database, "a copy of ")?;
     let fresh = beside(to, ".restoring");
     let _ = std::fs::remove_file(&fresh);
     copy(&source, from, &fresh).inspect_err(|_| {
@@ -66,8 +58,8 @@ pub fn restore(from: &Path, to: &Path, database: &Database) -> Result<Option<Pat
     Ok(kept)
 }
 
-/// Opens a database that must be there.
-fn open(path: &Path) -> Result<Connection, OpenError> {
+/// Opens a database that must exist.
+pub(crate) fn open(path: &Path) -> Result<Connection, OpenError> {
     let of_file = |source| OpenError::File { path: path.display().to_string(), source };
     File::open(path).map_err(of_file)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -75,10 +67,10 @@ fn open(path: &Path) -> Result<Connection, OpenError> {
         .map_err(|source| OpenError::Sqlite { path: path.display().to_string(), source })
 }
 
-/// Copies all pages in one reading transaction, checks the copy, and waits until it is on disk.
+/// Copies all pages in one read transaction, checks the copy, and waits until it is on disk.
 fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
     let of_file = |source| OpenError::File { path: to.display().to_string(), source };
-    // These errors are of the copy; any other error while pages are copied is of their source.
+    // These errors concern the copy; all other errors while pages are copied concern the source.
     let while_copying = |source: rusqlite::Error| {
         let is_of_copy = matches!(
             source.sqlite_error_code(),
@@ -93,7 +85,7 @@ fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
     if step != StepResult::Done {
         return Err(of_file(Error::new(ErrorKind::ResourceBusy, "the database is locked")));
     }
-    // One file, without a log beside it.
+    // The copy is one file without a log beside it.
     target.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(in_copy)?;
     let verdict: String = target.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(in_copy)?;
     if verdict != "ok" {
@@ -104,6 +96,33 @@ fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
     Ok(file.metadata().map_err(of_file)?.len())
 }
 
+/// Checks a database that is a single file without a log.
+pub(crate) fn check_copy(path: &Path) -> Result<(), OpenError> {
+    let in_copy = |source| OpenError::Sqlite { path: path.display().to_string(), source };
+    let copy = open(path)?;
+    let verdict: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(in_copy)?;
+    if verdict != "ok" {
+        let source = Error::new(ErrorKind::InvalidData, format!("the database is damaged: {verdict}"));
+        return Err(OpenError::File { path: path.display().to_string(), source });
+    }
+    Ok(())
+}
+
+/// Checks that a file is this database, and that this program knows its schema. `what` is inserted into the error text.
+pub(crate) fn check_kind(found: &Connection, path: &Path, database: &Database, what: &str) -> Result<(), OpenError> {
+    let in_file = |source| OpenError::Sqlite { path: path.display().to_string(), source };
+    let (version, known) = (migrate::version(found).map_err(in_file)?, migrate::newest(database.sqlite));
+    if version == 0 || !is_of(found, database).map_err(in_file)? {
+        let text = format!("it is not {what}the {} database", database.name);
+        let source = Error::new(ErrorKind::InvalidData, text);
+        return Err(OpenError::File { path: path.display().to_string(), source });
+    }
+    if version > known {
+        return Err(SchemaError::Newer { database: database.name, found: version, known }.into());
+    }
+    Ok(())
+}
+
 /// Whether the tables are those of this database.
 fn is_of(connection: &Connection, database: &Database) -> rusqlite::Result<bool> {
     let first = database.sqlite.first().map_or("", |migration| migration.up);
@@ -112,9 +131,9 @@ fn is_of(connection: &Connection, database: &Database) -> rusqlite::Result<bool>
     Ok(connection.query_row(count, [table.trim_end_matches('(')], |row| row.get::<_, u64>(0))? > 0)
 }
 
-/// Renames a database and the files beside it, the log first: a database must never stand beside a log that is not its
-/// own. Files that were put aside before are not replaced; the caller holds the database's lock, so no other process
-/// puts the database aside meanwhile.
+/// Renames a database and the files beside it, the log first: a database must never be beside a log that is not its
+/// own. Files that were put aside earlier are not replaced. The caller holds the database's lock, so no other process
+/// does the same meanwhile.
 fn put_aside(path: &Path) -> std::io::Result<Option<PathBuf>> {
     if !path.exists() {
         return Ok(None);
@@ -133,13 +152,13 @@ fn put_aside(path: &Path) -> std::io::Result<Option<PathBuf>> {
     Ok(Some(kept))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn sync_directory(path: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
 }

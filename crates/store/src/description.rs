@@ -5,15 +5,15 @@ use crate::refusal::StoreRefusal;
 /// An application's description of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChannelDescription {
-    /// The channel.
+    /// The name of the channel.
     pub channel: String,
-    /// The title that users see; empty = none.
+    /// The title that users see. Empty = none.
     pub title: String,
-    /// A longer text about the channel; empty = none.
+    /// A longer text about the channel. Empty = none.
     pub description: String,
-    /// The kind of its subject, as the application names it: a match, a player, a team …; empty = none.
+    /// The kind of the channel's subject in the application's own words: a match, a player, a team … Empty = none.
     pub kind: String,
-    /// Labels that the application gives the channel.
+    /// Labels that the application assigned to the channel.
     pub tags: Vec<String>,
 }
 
@@ -22,24 +22,24 @@ pub struct ChannelDescription {
 pub enum Search {
     /// The description of one channel.
     Channel(String),
-    /// Channels that have all these words, the best first; without words all channels, by name.
+    /// Channels that contain all these words, the best match first. Without words, all channels by name.
     Search {
-        /// The words.
+        /// The words to search for.
         words: String,
-        /// Of this kind only; empty = of any.
+        /// Only channels of this kind. Empty = any kind.
         kind: String,
-        /// With this tag only; empty = with any or none.
+        /// Only channels with this tag. Empty = with or without tags.
         tag: String,
-        /// Number of results, at most.
+        /// The maximum number of results.
         limit: usize,
-        /// Number of results that are skipped.
+        /// The number of results to skip.
         offset: usize,
     },
-    /// Channels that have most in common with one, the most similar first.
+    /// Channels that have most in common with the given one, the most similar first.
     Similar {
-        /// The channel.
+        /// The channel to compare with.
         channel: String,
-        /// Number of results, at most.
+        /// The maximum number of results.
         limit: usize,
     },
 }
@@ -47,11 +47,12 @@ pub enum Search {
 /// A channel that a search returns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResult {
-    /// The channel's description.
+    /// The description of the channel.
     pub description: ChannelDescription,
-    /// How well the channel matches the search: 0 … 1.
+    /// How well the channel matches the search, from 0 to 1.
     pub score: f64,
 }
 
-/// Takes the results of a search; [`StoreRefusal::NotFound`] if the channel of the search has no description.
+/// A callback for the results of a search. The error is [`StoreRefusal::NotFound`] if the channel of the search has no
+/// description.
 pub type OnSearched = Box<dyn FnOnce(Result<Vec<SearchResult>, StoreRefusal>) + Send + Sync>;

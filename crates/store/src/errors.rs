@@ -5,17 +5,17 @@ use rusqlite::ErrorCode;
 use crate::migrate::SchemaError;
 use crate::postgres::failure::PostgresError;
 
-/// Why a database cannot be opened. The text names the database without its password, the cause, and what to do, as far
-/// as that is known.
+/// Why a database cannot be opened. The text names the database without its password, the cause, and a remedy if one is
+/// known.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process uses the files.
     #[error("another process uses {0}: a data directory belongs to one node")]
     InUse(String),
-    /// The directory cannot be made, or a file in it cannot be opened.
+    /// The directory cannot be created, or a file in it cannot be opened.
     #[error("{path} can't be used: {source}")]
     File {
-        /// Path of the directory or the file.
+        /// The path of the directory or the file.
         path: String,
         /// The error of the operating system.
         source: std::io::Error,
@@ -23,23 +23,23 @@ pub enum OpenError {
     /// SQLite refuses the file, or a migration.
     #[error("{path}: {source}{}", remedy(.source))]
     Sqlite {
-        /// Path of the file.
+        /// The path of the database file.
         path: String,
-        /// The error of SQLite.
+        /// The error that SQLite returned.
         source: rusqlite::Error,
     },
     /// PostgreSQL cannot be reached, or refuses the login or a migration.
     #[error("PostgreSQL: {0}")]
     Postgres(#[source] PostgresError),
-    /// The system refused a thread.
-    #[error("the system refused a thread for {work}: {source}; raise the limit of threads (ulimit -u, TasksMax)")]
+    /// The operating system could not start a thread.
+    #[error("a thread for {work} could not be started: {source}; raise the limit of threads (ulimit -u, TasksMax)")]
     Thread {
         /// What the thread is for.
         work: &'static str,
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The schema has another version than this program.
+    /// The schema's version differs from the one that this program needs.
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
@@ -53,16 +53,16 @@ impl From<PostgresError> for OpenError {
     }
 }
 
-/// What the operator can do about an error of SQLite, behind a semicolon. Empty = nothing is known.
+/// What the operator can do about an SQLite error, as text that begins with a semicolon. Empty = no remedy is known.
 fn remedy(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => "; it is a file of something else: move it away, or name another file",
+        Some(ErrorCode::NotADatabase) => "; move this file away, or configure another path",
         Some(ErrorCode::DatabaseCorrupt) => "; it is damaged: restore it from a backup (touchline restore)",
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
-            "; give the file and its directory to this account (chown), and see that the disk is mounted to be written"
+            "; give the file and its directory to this account (chown), and check that the disk is mounted writable"
         }
-        Some(ErrorCode::DiskFull) => "; make room on its disk",
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program holds it: end that program",
+        Some(ErrorCode::DiskFull) => "; free space on its disk",
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program locks it: end that program",
         _ => "",
     }
 }

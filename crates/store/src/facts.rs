@@ -1,24 +1,24 @@
-//! Pages of shared facts.
+//! Listings of shared facts, in pages.
 
 use touchline_protocol::fact::{Fact, FactKey};
 
 use crate::refusal::StoreRefusal;
 
-/// Asks for a page of the facts that hold, by kind and name.
+/// A request for a page of the facts that hold, ordered by kind and name.
 #[derive(Debug, Clone)]
 pub struct FactListing {
-    /// Only facts of this kind; none = of all.
+    /// Only facts of this kind. `None` = all kinds.
     pub kind: Option<Box<str>>,
-    /// Facts behind this key; both parts empty = from the first on.
+    /// Only facts after this key. Both parts empty = from the first fact on.
     pub after: FactKey,
-    /// Facts of the page.
+    /// The maximum number of facts in the page.
     pub limit: usize,
-    /// Unix seconds: what has ended by then is left out.
+    /// The current time, Unix seconds. Facts that expired by then are omitted.
     pub now_s: u64,
 }
 
 impl FactListing {
-    /// The key behind which the page begins.
+    /// The key after which the page begins.
     pub fn start(&self) -> FactKey {
         match &self.kind {
             Some(kind) if *kind > self.after.kind => FactKey { kind: kind.clone(), name: Box::default() },
@@ -27,5 +27,5 @@ impl FactListing {
     }
 }
 
-/// Takes a page of facts.
+/// A callback for a page of facts.
 pub type OnFacts = Box<dyn FnOnce(Result<Vec<Fact>, StoreRefusal>) + Send + Sync>;

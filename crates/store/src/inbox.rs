@@ -6,142 +6,142 @@ use bytes::Bytes;
 
 use crate::refusal::StoreRefusal;
 
-/// Messages that are counted for one page of names, beyond one for each name.
+/// The maximum number of messages that are counted for one page of names, in addition to one for each name.
 pub(crate) const COUNTED_MAX: usize = 100_000;
-/// Messages of one name that are counted.
+/// The maximum number of messages that are counted for one name.
 pub(crate) const COUNTED_OF_NAME_MAX: usize = 1_000;
-/// Names that are looked at for one page, whether they begin as they should or not.
+/// The maximum number of names that are examined for one page, whether they match the prefix or not.
 pub(crate) const VISITED_MAX: usize = 10_000;
-/// Bytes of messages that are read for one page of an inbox; the last may end beyond it.
+/// The maximum size of the messages in one page of an inbox, bytes. The last message may exceed it.
 pub(crate) const LISTED_SIZE_MAX: usize = 1_048_576;
-/// Characters at the end of a message that hold its time: its key and twenty digits.
+/// The number of characters at the end of a message that contain its time: the key and twenty digits.
 pub(crate) const TIME_CHARS: u32 = 32;
 
-/// Takes the id of an inbox message that is on disk.
+/// A callback for the id of an inbox message that is on disk.
 pub type OnQueued = Box<dyn FnOnce(Result<u64, StoreRefusal>) + Send>;
 
-/// A message that nobody has acknowledged in time.
+/// A message that was not acknowledged in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiredMessage {
-    /// Its id.
+    /// The id of the message.
     pub id: u64,
-    /// The name's scope.
+    /// The scope of the name.
     pub scope: Box<str>,
-    /// The name.
+    /// The name that the message was for.
     pub name: Box<str>,
-    /// When it was deleted at the earliest, Unix milliseconds.
+    /// The earliest time at which it was deleted, Unix milliseconds.
     pub expires_ms: u64,
 }
 
 /// A message to a registered name, kept until the owner of the name acknowledges it.
 #[derive(Debug, Clone)]
 pub struct InboxMessage {
-    /// The name's scope.
+    /// The scope of the name.
     pub scope: Arc<str>,
-    /// The name.
+    /// The name that the message is for.
     pub name: Box<str>,
     /// The message, a JSON object.
     pub message: Bytes,
     /// When the message is deleted, Unix milliseconds.
     pub expires_ms: u64,
-    /// Number of messages that the inbox of the name may hold.
+    /// The maximum number of messages in the inbox of the name.
     pub limit: usize,
 }
 
-/// The place of a name among all names with messages: by scope, then by name.
+/// The position of a name among all names with messages: ordered by scope, then by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InboxPlace {
-    /// The scope.
+    /// The scope of the name.
     pub scope: Box<str>,
-    /// The name.
+    /// The registered name.
     pub name: Box<str>,
 }
 
-/// Asks for names with messages.
+/// A request for names that have messages.
 #[derive(Debug, Clone, Default)]
 pub struct InboxSearch {
-    /// Only names of this scope; none = of all.
+    /// Only names of this scope. `None` = all scopes.
     pub scope: Option<Box<str>>,
-    /// Only names that begin with this.
+    /// Only names that begin with this text.
     pub prefix: Box<str>,
-    /// Names behind this place; both empty = from the first on.
+    /// Only names after this position. Both parts empty = from the first name on.
     pub after: InboxPlace,
-    /// Names of the page, 1 at least.
+    /// The maximum number of names in the page, at least 1.
     pub limit: usize,
 }
 
 impl InboxSearch {
-    /// How many messages of each name are counted: the more names, the fewer.
+    /// The maximum number of messages that are counted for each name. It is lower for larger pages.
     pub(crate) fn counted(&self) -> usize {
         (COUNTED_MAX / self.limit.max(1)).clamp(1, COUNTED_OF_NAME_MAX)
     }
 
-    /// Whether a name is of the scope that is searched.
+    /// Whether a name is in the scope that is searched.
     pub(crate) fn is_of_scope(&self, place: &InboxPlace) -> bool {
         self.scope.as_ref().is_none_or(|scope| *scope == place.scope)
     }
 }
 
-/// A name, and what is known of the messages that wait for it.
+/// A name and a summary of the messages that wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxSummary {
-    /// The name.
+    /// The scope and the name.
     pub place: InboxPlace,
-    /// Messages that were counted.
+    /// The number of messages that were counted.
     pub waiting: u64,
-    /// Their bytes.
+    /// The total size of the counted messages, bytes.
     pub bytes: u64,
-    /// There may be more than were counted.
+    /// True if there may be more messages than were counted.
     pub has_more: bool,
-    /// When the oldest was sent, Unix milliseconds; none = it does not say.
+    /// When the oldest message was sent, Unix milliseconds. `None` = the message does not contain its time.
     pub oldest_ms: Option<u64>,
 }
 
 /// A page of names with messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InboxNames {
-    /// The names.
+    /// The names with their summaries.
     pub names: Vec<InboxSummary>,
-    /// Behind which place the next page begins; none = there is no more.
+    /// The position after which the next page begins. `None` = this is the last page.
     pub next: Option<InboxPlace>,
 }
 
-/// Takes a page of names with messages.
+/// A callback for a page of names with messages.
 pub type OnInboxNames = Box<dyn FnOnce(Result<InboxNames, StoreRefusal>) + Send + Sync>;
 
-/// Asks for the messages of a name.
+/// A request for the messages of a name.
 #[derive(Debug, Clone)]
 pub struct InboxListing {
-    /// The name.
+    /// The scope and the name.
     pub place: InboxPlace,
-    /// Messages with ids above this.
+    /// Only messages with ids above this one.
     pub behind: u64,
-    /// Messages of the page.
+    /// The maximum number of messages in the page.
     pub limit: usize,
 }
 
-/// A message that waits.
+/// A message that waits in an inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingMessage {
-    /// Its id.
+    /// The id of the message.
     pub id: u64,
     /// The message, a JSON object.
     pub message: Bytes,
-    /// When it is deleted at the earliest, Unix milliseconds.
+    /// The earliest time at which it is deleted, Unix milliseconds.
     pub expires_ms: u64,
 }
 
-/// A page of the messages of a name, the oldest first.
+/// A page of a name's messages, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InboxPage {
-    /// The messages.
+    /// The messages of the page.
     pub messages: Vec<WaitingMessage>,
-    /// There may be more behind them.
+    /// True if there may be more messages after these.
     pub has_more: bool,
 }
 
 impl InboxPage {
-    /// The messages of a listing, with one more than it may have if there are more.
+    /// Makes a page from the messages of a listing. If there are more, `messages` has one message beyond `limit`.
     pub(crate) fn of(mut messages: Vec<WaitingMessage>, limit: usize) -> Self {
         let mut size = 0;
         let mut fits = |message: &WaitingMessage| {
@@ -156,35 +156,35 @@ impl InboxPage {
     }
 }
 
-/// Takes a page of the messages of a name.
+/// A callback for a page of a name's messages.
 pub type OnInboxPage = Box<dyn FnOnce(Result<InboxPage, StoreRefusal>) + Send + Sync>;
 
-/// Deletes messages of a name that nobody has acknowledged.
+/// A request to delete messages of a name that have not been acknowledged.
 #[derive(Debug, Clone)]
 pub struct InboxDrop {
-    /// The name.
+    /// The scope and the name.
     pub place: InboxPlace,
-    /// Only these; none = the oldest.
+    /// Only messages with these ids. `None` = the oldest messages.
     pub ids: Option<Vec<u64>>,
-    /// Messages with ids up to this one.
+    /// Only messages with ids up to this one.
     pub until: u64,
-    /// Messages that are deleted at most.
+    /// The maximum number of messages to delete.
     pub limit: u64,
 }
 
-/// What was deleted of an inbox.
+/// The result of deleting messages of an inbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DroppedMessages {
-    /// How many messages.
+    /// The number of deleted messages.
     pub count: u64,
-    /// The highest id that the name had before; 0 = it had no message.
+    /// The highest id in the inbox before the deletion. 0 = the inbox was empty.
     pub top: u64,
 }
 
-/// Takes what was deleted of an inbox.
+/// A callback for the result of deleting messages.
 pub type OnDropped = Box<dyn FnOnce(Result<DroppedMessages, StoreRefusal>) + Send>;
 
-/// When a message was sent, Unix milliseconds. `end`: its last characters, where its time stands.
+/// When a message was sent, Unix milliseconds. `end` is the last characters of the message, which contain its time.
 pub(crate) fn sent_ms(end: &str) -> Option<u64> {
     end.rsplit_once("\"time\":")?.1.strip_suffix('}')?.parse().ok()
 }

@@ -1,24 +1,25 @@
-//! The primary database: the history of durable channels, on disk before a publisher is acknowledged; the directory of
-//! channels; messages in the inboxes of names that have no owner at the moment. It is SQLite or PostgreSQL, and both
-//! behave alike. Statistics are in a database of their own ([`stats`]).
+//! The primary database. It stores the history of durable channels (on disk before the publisher gets its reply), the
+//! directory of channels, and the inbox messages of names that have no owner at the moment. It is SQLite or PostgreSQL,
+//! and both behave alike. Statistics are in a separate database ([`stats`]).
 //!
-//! [`Store::open`] returns a handle that takes requests, and calls one function with every event. The databases have
-//! threads of their own: no call of the handle blocks, except [`Store::open`] and [`Store::close`]. A request that the
-//! queue has no room for is refused at once.
+//! [`Store::open`] returns a handle for requests, and calls one function with every event. The databases have their own
+//! threads. So no call of the handle blocks, except [`Store::open`] and [`Store::close`]. A request beyond the queue's
+//! capacity is refused at once.
 //!
-//! It is not a general layer over SQL: no other crate has a query, and none can send one. It delivers nothing either:
-//! the home of a channel does, once the store has reported a publication.
+//! It is not a general layer over SQL: no other crate contains or sends a query. It does not deliver publications
+//! either. The home of a channel delivers a publication once the store has reported it.
 //!
 //! | to … | see |
 //! |---|---|
 //! | append, load, remove | [`Store`], [`Append`], [`StoredHistory`] |
 //! | describe and search channels | [`ChannelDescription`], [`Search`] |
-//! | queue messages for a name that is away | [`InboxMessage`] |
+//! | queue messages for a name without an owner | [`InboxMessage`] |
 //! | share facts between nodes, such as bans | [`Store::change_fact`], [`StoreEvent::Facts`] |
-//! | know why a database does not open, or refuses a request | [`OpenError`], [`StoreRefusal`] |
-//! | change a schema, copy a database | [`Schema`], [`migrate`], [`copies`] |
+//! | find out why a database does not open, or refuses a request | [`OpenError`], [`StoreRefusal`] |
+//! | change a schema, copy a database, free its unused space | [`Schema`], [`migrate`], [`copies`], [`compact`] |
+//! | see how large the database is, and whether it may grow | [`SizeMetrics`] |
 //! | count audiences and events | [`stats`] |
-//! | carry out what applications leave in a table | [`outbox`], [`Store::append_rows`] |
+//! | execute commands that applications leave in a table | [`outbox`], [`Store::append_rows`] |
 //!
 //! ```
 //! use std::sync::{Arc, mpsc};
@@ -66,25 +67,29 @@
 //!
 //! # Where to begin
 //!
-//! 1. `primary.rs`: the handle, with all that can be asked of it.
-//! 2. `events.rs`: what the store reports.
+//! 1. `primary.rs`: the handle, with all its requests.
+//! 2. `events.rs`: the events that the store reports.
 //! 3. `batch.rs`: requests and their results, the same for both databases.
 //! 4. `sqlite/writer.rs`, then `postgres/writer.rs`: how a batch becomes one transaction.
 //!
 //! # What never happens
 //!
 //! - No publication is acknowledged or delivered before it is on disk.
-//! - No offset of a channel is given twice in one run of the database, and none is given without its publication.
-//! - No request waits in a queue without a limit.
-//! - No password of an address is shown: the debug form of a [`DatabaseUrl`] leaves it out.
+//! - No offset of a channel is assigned twice in one run of the database, and none without its publication.
+//! - No request waits in an unlimited queue.
+//! - No password of an address is shown: the debug form of a [`DatabaseUrl`] omits it.
 
+mod admission;
 mod batch;
+mod charges;
 mod clock;
+mod compact;
 pub mod copies;
 mod description;
 mod errors;
 mod events;
 mod facts;
+mod growth;
 mod inbox;
 pub mod ledger;
 mod metrics;
@@ -103,12 +108,14 @@ mod schema;
 mod search;
 mod seen;
 mod settings;
+mod size_metrics;
 pub mod sketch;
 mod sqlite;
 pub mod stats;
 mod tfidf;
 
 pub use batch::OnDone;
+pub use compact::{CompactError, Compacted, compact};
 pub use description::{ChannelDescription, OnSearched, Search, SearchResult};
 pub use errors::OpenError;
 pub use events::StoreEvent;
@@ -128,5 +135,6 @@ pub use row_appends::{OnRowsAppended, RowAppends, RowsRefusal};
 pub use rows::NewerRow;
 pub use runs::KnownRuns;
 pub use schema::Schema;
-pub use seen::{OnSeen, SeenUser};
+pub use seen::{OnSeen, OnSeenForgotten, SeenForgotten, SeenUser};
 pub use settings::{DatabaseUrl, PrimaryOptions, RetentionOf, UrlError};
+pub use size_metrics::SizeMetrics;

@@ -1,18 +1,20 @@
-//! Counters of a store, and its health.
+//! The counters of a store, and its health.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Different causes that are logged in one outage.
+use crate::size_metrics::SizeMetrics;
+
+/// The maximum number of different causes that are logged in one outage.
 const CAUSES_MAX: usize = 8;
 
-/// Upper bounds of the buckets in which commits are counted by the time that they took, microseconds.
+/// The upper bounds of the histogram buckets for commit times, microseconds.
 const COMMIT_BOUNDS_US: [u64; 12] =
     [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000];
 
-/// A histogram of the times of commits.
+/// A histogram of commit times.
 #[derive(Debug, Default)]
 pub struct CommitTimes {
     buckets: [AtomicU64; COMMIT_BOUNDS_US.len() + 1],
@@ -26,53 +28,55 @@ impl CommitTimes {
         self.sum_us.fetch_add(us, Relaxed);
     }
 
-    /// How many commits there were.
+    /// The total number of commits.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// The upper bound of each bucket, seconds, and the commits in it; the last one has no bound.
+    /// The upper bound of each bucket in seconds, and the number of commits in it. The last bucket has no bound.
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = COMMIT_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
         bounds.zip(self.buckets.iter().map(|count| count.load(Relaxed))).collect()
     }
 
-    /// Time spent in all commits, seconds.
+    /// The time spent in all commits, seconds.
     pub fn sum_s(&self) -> f64 {
         self.sum_us.load(Relaxed) as f64 / 1e6
     }
 }
 
-/// Counters of a store.
+/// The counters of a store.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
-    /// Publications written.
+    /// The number of publications written.
     pub stored: AtomicU64,
-    /// Commits that failed.
+    /// The number of commits that failed.
     pub failures: AtomicU64,
-    /// Publications refused because the queue was full.
+    /// The number of publications that were refused because the queue was full.
     pub refused: AtomicU64,
-    /// Publications that wait for a commit.
+    /// The number of publications that wait for a commit.
     pub waiting: AtomicU64,
-    /// How long commits took, whatever came of them.
+    /// How long commits took, successful or not.
     pub commit_times: CommitTimes,
-    /// Histories read.
+    /// The number of histories read.
     pub loads: AtomicU64,
-    /// Reads that wait or are under way.
+    /// The number of reads that wait or are in progress.
     pub reading: AtomicU64,
-    /// Inbox messages written.
+    /// The number of inbox messages written.
     pub inbox_messages: AtomicU64,
-    /// Inbox messages that expired before their owner acknowledged them.
+    /// The number of inbox messages that expired before their owner acknowledged them.
     pub inbox_messages_expired: AtomicU64,
+    /// The size of the database, and what its limits have refused.
+    pub size: SizeMetrics,
     is_failing: AtomicBool,
-    /// An outage is logged: the database can't be reached.
+    /// True if an outage is logged because the database cannot be reached.
     is_away: AtomicBool,
     is_damaged: AtomicBool,
-    /// The database is closed, or about to be.
+    /// True if the database is closed or is about to be closed.
     pub(crate) is_closed: AtomicBool,
-    /// Causes of failures that were logged since a write succeeded.
+    /// Causes of failures that were logged since the last successful write.
     causes: Mutex<Vec<String>>,
-    /// Causes why single items were refused, that were logged.
+    /// Causes of refused items that were logged.
     refusals: Mutex<Vec<String>>,
 }
 
@@ -82,19 +86,20 @@ impl StoreMetrics {
         !self.is_failing() && !self.is_damaged.load(Relaxed)
     }
 
-    /// Whether the last write failed; writes are tried again. A store also writes to a damaged database, as far as that
+    /// Whether the last write failed. Writes are still tried. A store also writes to a damaged database as long as that
     /// succeeds.
     pub(crate) fn is_failing(&self) -> bool {
         self.is_failing.load(Relaxed)
     }
 
-    /// Counts a batch that was tried, whatever its result: the publications in it, and how long it took.
+    /// Counts a batch that was tried, whatever its result. `appends` is its number of publications, `took` its
+    /// duration.
     pub(crate) fn count(&self, appends: u64, took: Duration) {
         self.waiting.fetch_sub(appends, Relaxed);
         self.commit_times.observe(took);
     }
 
-    /// Notes that a write succeeded.
+    /// Records that a write succeeded.
     pub(crate) fn succeed(&self) {
         let was_away = self.is_away.swap(false, Relaxed);
         if self.is_failing.swap(false, Relaxed) || was_away {
@@ -105,8 +110,8 @@ impl StoreMetrics {
         }
     }
 
-    /// Notes that the database is damaged. Later successful writes do not clear this: only a restored database is
-    /// whole.
+    /// Records that the database is damaged. Later successful writes do not clear this state. The database must be
+    /// restored.
     pub(crate) fn mark_damaged(&self, error: &dyn Display) {
         if !self.is_damaged.swap(true, Relaxed) {
             tracing::error!(
@@ -116,7 +121,7 @@ impl StoreMetrics {
         }
     }
 
-    /// Notes that a write failed. The cause is logged if it was not since a write succeeded.
+    /// Records that a write failed. The cause is logged unless it was already logged since the last successful write.
     pub(crate) fn fail(&self, error: &dyn Display) {
         self.failures.fetch_add(1, Relaxed);
         self.is_failing.store(true, Relaxed);
@@ -128,24 +133,24 @@ impl StoreMetrics {
         }
     }
 
-    /// Notes that a write failed because the database can't be reached.
+    /// Records that a write failed because the database cannot be reached.
     pub(crate) fn fail_away(&self, error: &dyn Display) {
         self.failures.fetch_add(1, Relaxed);
         self.is_failing.store(true, Relaxed);
         self.tell_away(error);
     }
 
-    /// Logs that the database can't be reached, once until a write succeeds: whoever meets it first tells it, and what
-    /// each of the others is told of it (refused, closed, no answer) is the same outage.
+    /// Logs that the database cannot be reached, once until a write succeeds. The first caller logs it. The errors of
+    /// the others (refused, closed, no answer) belong to the same outage.
     pub(crate) fn tell_away(&self, error: &dyn Display) {
         if !self.is_away.swap(true, Relaxed) {
-            tracing::error!(%error, "the primary database fails: what needs it is refused until it works again");
+            tracing::error!(%error, "the primary database fails: requests that need it are refused until it recovers");
         } else {
             tracing::debug!(%error, "the primary database still fails");
         }
     }
 
-    /// Notes that the database refuses one item of a batch. Each cause is logged once.
+    /// Records that the database refuses one item of a batch. Each cause is logged once.
     pub(crate) fn refuse_item(&self, error: &dyn Display) {
         if is_new(&self.refusals, error.to_string()) {
             tracing::warn!(
@@ -156,7 +161,7 @@ impl StoreMetrics {
     }
 }
 
-/// Whether a cause is not among those that were logged; then it is added.
+/// Whether a cause has not been logged yet. If so, it is added to the list.
 fn is_new(logged: &Mutex<Vec<String>>, cause: String) -> bool {
     let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
     let is_new = logged.len() < CAUSES_MAX && !logged.contains(&cause);

@@ -1,36 +1,37 @@
-//! Versioned changes of a schema: embedded, applied in order, each in a transaction of its own, up and down.
+//! Versioned migrations of a schema. They are embedded and applied in order, each in a separate transaction, up and
+//! down.
 //!
-//! By hand: `rusqlite_migration` serves SQLite only, and `refinery` has no way down.
+//! Hand-written: `rusqlite_migration` supports only SQLite, and `refinery` cannot downgrade.
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
-/// One change of a schema.
+/// One migration of a schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// The number of the change, from 1 on.
+    /// The number of the migration, from 1 on.
     pub version: u32,
-    /// What the change is for.
+    /// A short description of the migration's purpose.
     pub title: &'static str,
-    /// SQL that makes the change.
+    /// The SQL that applies the migration.
     pub up: &'static str,
-    /// SQL that takes the change back.
+    /// The SQL that reverts the migration.
     pub down: &'static str,
 }
 
-/// One of Touchline's databases, and the changes of its schema.
+/// One of Touchline's databases, and the migrations of its schema.
 #[derive(Debug)]
 pub struct Database {
-    /// The name of the database in texts.
+    /// The name of the database in messages.
     pub name: &'static str,
-    /// Its schema in PostgreSQL.
+    /// The name of its schema in PostgreSQL.
     pub schema: &'static str,
-    /// Changes in SQLite.
+    /// The migrations for SQLite.
     pub sqlite: &'static [Migration],
-    /// The same in PostgreSQL.
+    /// The same migrations for PostgreSQL.
     pub postgres: &'static [Migration],
 }
 
-/// The database of data that must not be lost.
+/// The database for data that must not be lost.
 pub static PRIMARY: Database = Database {
     name: "primary",
     schema: "touchline",
@@ -124,7 +125,7 @@ pub static PRIMARY: Database = Database {
     ],
 };
 
-/// The database of statistics: large, and not essential.
+/// The database for statistics. It is large, and its loss is acceptable.
 pub static STATS: Database = Database {
     name: "stats",
     schema: "touchline_stats",
@@ -142,23 +143,23 @@ pub static STATS: Database = Database {
     }],
 };
 
-/// A schema that does not fit this program.
+/// The schema's version does not fit this program.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// A later version of this program has changed the schema.
+    /// A later version of this program has migrated the schema.
     #[error(
         "the schema of the {database} database is version {found}, and this program knows {known}: \
-         run the newer program, or go back with its `migrate down`"
+         run the newer program, or downgrade the schema with its `migrate down`"
     )]
     Newer {
         /// The name of the database.
         database: &'static str,
-        /// The version of the schema.
+        /// The version of the schema in the database.
         found: u32,
         /// The newest version that this program knows.
         known: u32,
     },
-    /// The schema has to be brought up to date first.
+    /// The schema must be migrated first.
     #[error(
         "the schema of the {database} database is version {found}, and this program needs {known}: \
          run `touchline migrate up`, or set store.migrate"
@@ -166,14 +167,14 @@ pub enum SchemaError {
     Older {
         /// The name of the database.
         database: &'static str,
-        /// The version of the schema.
+        /// The version of the schema in the database.
         found: u32,
         /// The version that this program needs.
         known: u32,
     },
 }
 
-/// The schema's version; 0 = empty.
+/// The version of the schema. 0 = the schema is empty.
 ///
 /// # Errors
 /// Errors of SQLite.
@@ -185,7 +186,7 @@ pub fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("SELECT coalesce(max(version), 0) FROM touchline_migration", [], |row| row.get(0))
 }
 
-/// Checks that a version is the newest of some changes.
+/// Checks that a version is the newest one of a list of migrations.
 ///
 /// # Errors
 /// See [`SchemaError`].
@@ -198,19 +199,19 @@ pub fn check(database: &'static str, migrations: &[Migration], found: u32) -> Re
     }
 }
 
-/// The number of the last change.
+/// The number of the last migration. 0 = the list is empty.
 pub fn newest(migrations: &[Migration]) -> u32 {
     migrations.last().map_or(0, |last| last.version)
 }
 
-/// Makes the changes up to a version that are not made yet, or takes back those above it. A process that comes second
-/// finds that done.
+/// Applies the missing migrations up to a version, or reverts the migrations above it. If another process has done this
+/// already, nothing happens.
 ///
 /// # Errors
-/// Errors of SQLite; the schema is then at the last change that succeeded.
+/// Errors of SQLite. The schema is then at the last migration that succeeded.
 pub fn go_to(connection: &mut Connection, migrations: &[Migration], wanted: u32) -> rusqlite::Result<()> {
     loop {
-        // The version is read under the lock, so that two processes that start at once do not make a change twice.
+        // The version is read under the lock, so that two processes that start at once do not apply a migration twice.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(
             "CREATE TABLE IF NOT EXISTS touchline_migration \

@@ -1,10 +1,10 @@
-//! Catches panics, so that a panic ends one request and not the thread or the task that serves all requests.
+//! Catches panics, so that a panic ends only one request, and not the thread or task that serves all requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// A panic ended the work. Its data may be half changed: the caller must throw them away.
+/// A panic ended the work. Its data may be half changed, so the caller must discard it.
 #[derive(Debug, thiserror::Error)]
 #[error("a defect of this program has ended it")]
 pub struct Panicked;

@@ -20,7 +20,7 @@ use crate::publication::{Append, DURATION_MAX_MS};
 use crate::reactions::{OnReactions, ReactionPlace, ReactionRow};
 use crate::refusal::StoreRefusal;
 use crate::row_appends::{RowAppends, RowsRefusal};
-use crate::seen::{OnSeen, SeenUser};
+use crate::seen::{OnSeen, OnSeenForgotten, SeenUser};
 use crate::settings::{DatabaseUrl, PrimaryOptions};
 use crate::sqlite::SqlitePrimary;
 use crate::tfidf;
@@ -39,7 +39,7 @@ enum Primary {
 }
 
 impl Store {
-    /// Opens the database, and brings its schema up to date if the settings want that.
+    /// Opens the database. If the settings ask for it, the schema is migrated first.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -65,7 +65,7 @@ impl Store {
         Ok(Store { primary, metrics, events, read_queue: settings.store.primary.read_queue as u64 })
     }
 
-    /// Stores a publication; its `done` takes the result.
+    /// Stores a publication. Its `done` receives the result.
     pub fn append(&self, mut append: Append) {
         append.retention.ttl_ms = append.retention.ttl_ms.min(DURATION_MAX_MS);
         append.retention.meta_ttl_ms = append.retention.meta_ttl_ms.min(DURATION_MAX_MS);
@@ -77,13 +77,13 @@ impl Store {
         self.write(WriteRequest::Append(append));
     }
 
-    /// Whether [`Store::append_rows`] can succeed: the database is PostgreSQL.
+    /// Whether [`Store::append_rows`] can succeed. It can if the database is PostgreSQL.
     pub fn takes_rows(&self) -> bool {
         matches!(self.primary, Primary::Postgres(_))
     }
 
-    /// Stores publications, each in the transaction that deletes its row of an outbox: a row that is there is deleted
-    /// and its publication stored, once; of a row that is not, nothing is stored. Their `done` is not called.
+    /// Stores publications, each in the transaction that deletes its outbox row. If the row exists, it is deleted, and
+    /// its publication is stored once. If it does not exist, nothing is stored. The appends' own `done` is not called.
     pub fn append_rows(&self, rows: RowAppends) {
         if let Primary::Sqlite(_) = &self.primary {
             return (rows.done)(Err(RowsRefusal::OtherDatabase));
@@ -96,9 +96,9 @@ impl Store {
         self.write(WriteRequest::AppendRows(rows));
     }
 
-    /// Reads the history of a channel after an offset, at most the last `size` publications; [`StoreEvent::Loaded`]
-    /// reports it. `behind` is the offset, and a number that the event repeats. A channel that does not exist yet gets
-    /// its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
+    /// Reads at most the last `size` publications of a channel after an offset. [`StoreEvent::Loaded`] reports them.
+    /// `load` contains the offset, and a number that the event repeats. A channel that does not exist yet gets an
+    /// epoch. It is deleted after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: ChannelName, load: LoadId, size: usize, meta_ttl_ms: u64) {
         self.read(ReadRequest::History(HistoryLoad {
             channel,
@@ -108,7 +108,7 @@ impl Store {
         }));
     }
 
-    /// Removes the history of a channel. Its position stays.
+    /// Removes the history of a channel. Its position is kept.
     pub fn remove(&self, channel: ChannelName, done: OnDone) {
         self.write(WriteRequest::Remove { channel, done });
     }
@@ -132,12 +132,12 @@ impl Store {
         self.read(ReadRequest::Search(search, done));
     }
 
-    /// Puts a message into an inbox; [`StoreEvent::MessageQueued`] reports it on every node.
+    /// Puts a message into an inbox. [`StoreEvent::MessageQueued`] reports it on every node.
     pub fn queue_message(&self, message: InboxMessage, done: OnQueued) {
         self.write(WriteRequest::QueueMessage(message, done));
     }
 
-    /// Reads the inbox of a name after an id, at most `limit` messages; [`StoreEvent::InboxMessages`] reports them.
+    /// Reads at most `limit` messages of a name after an id. [`StoreEvent::InboxMessages`] reports them.
     pub fn inbox_messages(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
         self.read(ReadRequest::InboxMessages { scope, name, behind, limit });
     }
@@ -152,12 +152,12 @@ impl Store {
         self.read(ReadRequest::InboxNames(search, done));
     }
 
-    /// Reads a page of the messages of a name, without any effect on their delivery.
+    /// Reads a page of a name's messages, without any effect on their delivery.
     pub fn inbox_page(&self, listing: InboxListing, done: OnInboxPage) {
         self.read(ReadRequest::InboxPage(listing, done));
     }
 
-    /// Deletes messages of a name that nobody has acknowledged.
+    /// Deletes messages of a name that have not been acknowledged.
     pub fn drop_messages(&self, dropped: InboxDrop, done: OnDropped) {
         self.write(WriteRequest::DropMessages(dropped, done));
     }
@@ -167,34 +167,39 @@ impl Store {
         self.read(ReadRequest::Facts(listing, done));
     }
 
-    /// Changes a shared fact; [`StoreEvent::Facts`] reports it before `done` takes the result.
+    /// Changes a shared fact. [`StoreEvent::Facts`] reports the change before `done` receives the result.
     pub fn change_fact(&self, change: FactChange, done: OnDone) {
         self.write(WriteRequest::ChangeFact { change, done });
     }
 
-    /// Notes when users were connected; a later time stays. Each user stands there once, and one such request is under
-    /// way at a time: the next follows `done`.
+    /// Records when users were connected; a later recorded time is kept. Each user must occur only once. Only one such
+    /// request may be in progress: the caller sends the next one after `done`.
     pub fn note_seen(&self, rows: Vec<SeenUser>, done: OnDone) {
         self.write(WriteRequest::NoteSeen { rows, done });
     }
 
-    /// When these users were connected last, without those that were not after `after_s`, Unix seconds.
+    /// Deletes the record of when a user was last connected, after the records that this node requested earlier.
+    pub fn forget_seen(&self, user: Box<str>, done: OnSeenForgotten) {
+        self.write(WriteRequest::ForgetSeen { user, done });
+    }
+
+    /// Reads when these users were last connected. Users without a time after `after_s`, Unix seconds, are omitted.
     pub fn seen(&self, users: Vec<Box<str>>, after_s: u64, done: OnSeen) {
         self.read(ReadRequest::Seen { users, after_s, done });
     }
 
-    /// Writes totals of reactions, each in the place of what the same start of a node has said of its channel before.
+    /// Writes totals of reactions. Each replaces the earlier total of the same node start for its channel.
     pub fn keep_reactions(&self, rows: Vec<ReactionRow>, done: OnDone) {
         self.write(WriteRequest::KeepReactions { rows, done });
     }
 
-    /// Reads totals of reactions of all nodes behind a place, at most `limit`.
+    /// Reads at most `limit` totals of reactions of all nodes after a place.
     pub fn reactions(&self, after: ReactionPlace, limit: usize, done: OnReactions) {
         self.read(ReadRequest::Reactions { after, limit, done });
     }
 
-    /// Begins a new run if the current run is `lost`. The caller knows of a
-    /// publication that the database lacks: offsets of the channel from `first` on are of the new run.
+    /// Begins a new run if the current run is `lost`. The caller knows of a publication that the database lacks. The
+    /// new run assigns the channel's offsets from `first` on.
     pub fn begin_run(&self, channel: ChannelName, lost: RunId, first: Offset) {
         self.write(WriteRequest::BeginRun { channel, lost, first });
     }

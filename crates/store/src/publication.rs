@@ -1,4 +1,4 @@
-//! Publications of durable channels: as they are appended, and as they are read back.
+//! The publications of durable channels, in the forms for appending and for reading.
 
 use std::borrow::Cow;
 
@@ -12,24 +12,25 @@ use touchline_protocol::stream::{ChannelName, Epoch, Offset, Retention, Runs, St
 
 use crate::refusal::StoreRefusal;
 
-/// Takes the result of an append.
+/// A callback for the result of an append.
 pub type OnAppended = Box<dyn FnOnce(Result<StreamPosition, StoreRefusal>) + Send>;
-/// A publication to be stored.
+/// A publication to store.
 pub struct Append {
-    /// The channel.
+    /// The channel of the publication.
     pub channel: ChannelName,
-    /// A publication, as [`touchline_protocol::stored`] encodes it. Only its JSON object is stored;
+    /// A publication in the encoding of [`touchline_protocol::stored`]. Only its JSON object is stored;
     /// [`crate::StoreEvent::Appended`] returns the payload unchanged. Anything else is refused as
     /// [`StoreRefusal::Invalid`].
     pub payload: Bytes,
-    /// When it was published, Unix milliseconds.
+    /// When the publication was published, Unix milliseconds.
     pub time_ms: u64,
-    /// Idempotency key. The same key again within five minutes returns the first position and stores nothing; empty =
-    /// no key.
+    /// The idempotency key. The same key within five minutes returns the first position and stores nothing. Empty = no
+    /// key.
     pub key: Box<str>,
-    /// The application's version of the data. A version at or below the channel's stores nothing; 0 = no version.
+    /// The application's version of the data. A version at or below the channel's version stores nothing. 0 = no
+    /// version.
     pub version: u64,
-    /// The application's epoch of `version`: versions are compared within one epoch only.
+    /// The application's epoch of `version`. Versions are compared only within one epoch.
     pub version_epoch: Box<str>,
     /// How much of its log the channel keeps.
     pub retention: Retention,
@@ -37,11 +38,11 @@ pub struct Append {
     pub done: OnAppended,
 }
 
-/// The longest duration, milliseconds; longer ones are cut to it. The databases add durations to times in 63 bits.
+/// The longest duration, milliseconds. Longer ones are cut to it, because the databases add durations to times in 63
+/// bits.
 pub(crate) const DURATION_MAX_MS: u64 = i64::MAX as u64 / 4;
 
-/// A publication of the outbox with the notation of bytes in its one spelling: the database writes white space into
-/// JSON.
+/// Normalizes the notation of bytes in a publication of the outbox, because the database writes white space into JSON.
 fn spelled(object: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct OutboxObject<'a> {
@@ -62,7 +63,7 @@ fn spelled(object: &str) -> Cow<'_, str> {
 }
 
 impl Append {
-    /// A publication that an application has put into the outbox: nothing waits for its result.
+    /// Creates the append of a publication that an application has put into the outbox. Its result is not awaited.
     pub(crate) fn from_outbox(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
         let data = spelled(data);
         let payload = encode_publication(time_ms, data.len(), |out| out.extend_from_slice(data.as_bytes()));
@@ -78,7 +79,7 @@ impl Append {
         }
     }
 
-    /// The publication as a JSON object, which is what a row holds; none = the payload is not of a publication.
+    /// The publication as a JSON object, which a row contains. `None` = the payload is not a publication.
     pub(crate) fn checked_object(&self) -> Option<&[u8]> {
         match decode(&self.payload) {
             Ok(StoredPayload::Publication { object, .. }) => Some(object),
@@ -86,8 +87,8 @@ impl Append {
         }
     }
 
-    /// The same of an append that was checked when it was requested, with who is left out as its last member: a row
-    /// has no head.
+    /// The object of an append that was already checked, with the exclusion as its last member, because a row has no
+    /// head.
     pub(crate) fn object(&self) -> Cow<'_, [u8]> {
         let object = self.checked_object().unwrap_or_default();
         exclusion(&self.payload).map_or(Cow::Borrowed(object), |left_out| Cow::Owned(left_out.put_into(object)))
@@ -97,32 +98,32 @@ impl Append {
 /// A publication that the store keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPublication {
-    /// Its offset.
+    /// The offset of the publication.
     pub offset: Offset,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
-    /// The publication as a JSON object, with who was left out as its last member, if anybody was
+    /// The publication as a JSON object. If it has an exclusion, that is its last member
     /// ([`touchline_protocol::publication::Exclusion::take_from`]).
     pub object: Bytes,
 }
 
-/// What the store keeps of a channel.
+/// The stored history of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHistory {
-    /// The channel's epoch, in the current run.
+    /// The channel's epoch in the current run.
     pub epoch: Epoch,
-    /// The channel's last offset; 0 = nothing was ever published.
+    /// The channel's last offset. 0 = nothing was ever published.
     pub top: Offset,
-    /// `kept` holds every publication after this offset.
+    /// `kept` contains every publication after this offset.
     pub floor: Offset,
-    /// The publications, oldest first.
+    /// The stored publications, oldest first.
     pub kept: Vec<KeptPublication>,
     /// The runs of the database that assigned the channel's offsets.
     pub runs: Runs,
 }
 
 impl StoredHistory {
-    /// Drops the publications before a gap: a history never has one.
+    /// Drops the publications before a gap, because a history must not have gaps.
     pub(crate) fn whole(mut self) -> Self {
         let expected = (1..=self.top.0).rev();
         let whole =

@@ -1,4 +1,4 @@
-//! Totals of reactions. What a row says, its writer knows; the store keeps bytes.
+//! Totals of reactions. Only their writer understands the content of a row; the store keeps bytes.
 
 use bytes::Bytes;
 
@@ -7,18 +7,18 @@ use crate::refusal::StoreRefusal;
 /// What one start of a node has counted in a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReactionRow {
-    /// The channel, without a NUL.
+    /// The channel, without a NUL character.
     pub channel: Box<str>,
-    /// The start of the node, which alone writes the row; without a NUL.
+    /// The node start that counted, which alone writes the row. Without a NUL character.
     pub contributor: Box<str>,
-    /// What it has counted.
+    /// The counts, in the writer's own format.
     pub state: Bytes,
-    /// When that was changed last, Unix milliseconds.
+    /// When the counts last changed, Unix milliseconds.
     pub changed_ms: u64,
 }
 
-/// A place among rows in their order: a channel and a contributor.
+/// A place among the rows in their order: a channel and a contributor.
 pub type ReactionPlace = (Box<str>, Box<str>);
 
-/// Takes rows in the order of their channels and contributors.
+/// A callback for rows, in the order of their channels and contributors.
 pub type OnReactions = Box<dyn FnOnce(Result<Vec<ReactionRow>, StoreRefusal>) + Send + Sync>;

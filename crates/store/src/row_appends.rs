@@ -1,19 +1,19 @@
-//! Publications that are stored in the transaction that deletes their rows of an outbox.
+//! Publications that are stored in the same transaction that deletes their outbox rows.
 
 use crate::outbox::types::RowClaim;
 use crate::publication::Append;
 use crate::refusal::StoreRefusal;
 
-/// Takes the result of [`crate::Store::append_rows`].
+/// A callback for the result of [`crate::Store::append_rows`].
 pub type OnRowsAppended = Box<dyn FnOnce(Result<(), RowsRefusal>) + Send>;
 
-/// Publications, each with the row that it comes from. They are of one partition, in its order.
+/// Publications with the rows that they come from. They belong to one partition and are in its order.
 pub struct RowAppends {
-    /// Proves that the rows belong to this node.
+    /// The proof that the rows belong to this node.
     pub claim: RowClaim,
-    /// Ids of the rows, and their publications.
+    /// The ids of the rows, with their publications.
     pub rows: Vec<(i64, Append)>,
-    /// Called once all are on disk, or none is.
+    /// Called once all publications are on disk, or none is.
     pub done: OnRowsAppended,
 }
 
@@ -26,10 +26,10 @@ pub enum RowsRefusal {
     /// The user of the primary database may not delete rows of the outbox.
     #[error("the user of the primary database may not delete from the outbox: {0}")]
     NotPermitted(String),
-    /// The database cannot store what these rows hold, and never will: their ids.
+    /// The database can never store the values of these rows. The ids of the rows are given.
     #[error("the database cannot store the values of some rows")]
     Invalid(Vec<i64>),
-    /// It may succeed later.
+    /// The store refused the request; it may succeed later.
     #[error(transparent)]
     Store(#[from] StoreRefusal),
 }

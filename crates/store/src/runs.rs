@@ -1,21 +1,22 @@
-//! Runs of the primary database. Within a run the database only goes forward; when it may have been set back to an
-//! earlier state (a backup was restored, a standby took over), a new run begins. Each channel notes the first offset
-//! that a run gave, so a position of a lost state differs from the positions of the present history.
+//! The runs of the primary database. Within a run the database only moves forward. A new run begins when the database
+//! may have been set back to an earlier state, because a backup was restored or a standby took over. Each channel
+//! records the first offset of each run. So a position in a lost state differs from the positions of the present
+//! history.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use touchline_protocol::stream::{Run, RunId};
 
-/// Runs that are remembered. Positions of earlier ones can't be recovered.
+/// The number of runs that are remembered. Positions of earlier runs cannot be recovered.
 pub(crate) const KEPT: u64 = 1_000;
-/// Bits of a run's id: so many are shown, as eight letters.
+/// The number of bits in a run's id, which are shown as eight letters.
 const ID_BITS: u32 = 40;
 
-/// The runs that the database remembers, by rising number. The last is the current one.
+/// The runs that the database remembers, in ascending order of their numbers. The last one is the current run.
 pub type KnownRuns = Arc<[Run]>;
 
-/// The runs of the database as this process knows them.
+/// The runs of the database that this process knows.
 #[derive(Debug, Default)]
 pub(crate) struct RunBook(Mutex<KnownRuns>);
 
@@ -24,7 +25,7 @@ impl RunBook {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets the known runs; returns whether another run was the current one before.
+    /// Sets the known runs. Returns whether the current run has changed.
     pub(crate) fn set(&self, known: KnownRuns) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_another = !current.is_empty() && current.last() != known.last();
@@ -33,7 +34,7 @@ impl RunBook {
     }
 }
 
-/// A new run's id: 40 random bits.
+/// Creates the id of a new run: 40 random bits.
 pub(crate) fn new_id() -> RunId {
     RunId(RandomState::new().hash_one(0) >> (u64::BITS - ID_BITS))
 }

@@ -1,12 +1,12 @@
-//! What searches in both databases share: which channels are compared, and the order of the results.
+//! Search logic that both databases share: which channels are compared, and the order of the results.
 
 use crate::description::{ChannelDescription, SearchResult};
 use crate::tfidf::Weights;
 
-/// Channels that are compared for one search, at most. Those that share the rarest words come first.
+/// The maximum number of channels that are compared in one search. Channels that share the rarest words come first.
 pub(crate) const COMPARED_MAX: usize = 10_000;
 
-/// The words by which similar channels are searched: from the rarest on, as long as not too many channels have them.
+/// The words for a search of similar channels: from the rarest on, as long as not too many channels contain them.
 pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str> {
     let mut terms: Vec<(u64, &str)> =
         weights.iter().filter(|(term, _)| !term.is_empty()).map(|(term, _)| (count(term), &**term)).collect();
@@ -21,7 +21,7 @@ pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str
     chosen.map(|(_, (_, term))| term).collect()
 }
 
-/// Descriptions in the order of their ranks.
+/// Sorts descriptions by their ranks.
 pub(crate) fn in_order(ranked: Vec<(String, f64)>, mut descriptions: Vec<ChannelDescription>) -> Vec<SearchResult> {
     let mut results = Vec::with_capacity(ranked.len());
     for (channel, score) in ranked {

@@ -1,4 +1,4 @@
-//! Addresses and settings of the databases.
+//! The addresses and settings of the databases.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use touchline_config::StoreSettings;
 use touchline_protocol::stream::Retention;
 
 use crate::errors::OpenError;
+use crate::growth::GrowthLimits;
 use crate::sqlite::{facts, files};
 
 /// The address of a database.
@@ -14,11 +15,11 @@ use crate::sqlite::{facts, files};
 pub enum DatabaseUrl {
     /// The path of an SQLite file.
     Sqlite(PathBuf),
-    /// A database of a PostgreSQL server, as its own clients write it.
+    /// A PostgreSQL database, in the form that PostgreSQL clients use.
     Postgres(String),
 }
 
-/// A text that is not the address of a database.
+/// The error for a text that is not the address of a database.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE")]
 pub struct UrlError;
@@ -28,7 +29,7 @@ impl std::str::FromStr for DatabaseUrl {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            // An address that the client cannot read would otherwise fail only at the start, with a shorter message.
+            // Otherwise an address that the client cannot parse would fail only at the start, with a shorter message.
             return text
                 .parse::<tokio_postgres::Config>()
                 .map(|_| DatabaseUrl::Postgres(text.to_owned()))
@@ -42,16 +43,17 @@ impl std::str::FromStr for DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Checks whether a database could be at this address, without making, locking or connecting to anything.
+    /// Checks whether a database could be at this address, without creating, locking or connecting to anything.
     ///
     /// # Errors
-    /// [`OpenError::File`] if it could not.
+    /// [`OpenError::File`] if no database can be there.
     pub fn inspect(&self) -> Result<(), OpenError> {
         let DatabaseUrl::Sqlite(path) = self else { return Ok(()) };
         files::inspect(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })
     }
 
-    /// The shared facts in the file; 0 = there are none, there is no such file, it cannot be read, or it is no file.
+    /// The number of shared facts in the file. 0 = there are none, the file does not exist or cannot be read, or the
+    /// address is not a file.
     pub fn facts_in_file(&self) -> u64 {
         match self {
             DatabaseUrl::Sqlite(path) if path.is_file() => facts::count(path).unwrap_or_default(),
@@ -59,7 +61,7 @@ impl DatabaseUrl {
         }
     }
 
-    /// Whether both addresses mean one file, however each is written.
+    /// Whether both addresses mean the same file, however each is written.
     pub fn is_same_file(&self, other: &DatabaseUrl) -> bool {
         match (self, other) {
             (DatabaseUrl::Sqlite(one), DatabaseUrl::Sqlite(two)) => canonical(one) == canonical(two),
@@ -84,13 +86,13 @@ impl std::fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             DatabaseUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            // It may hold a password.
+            // The address may contain a password.
             DatabaseUrl::Postgres(_) => f.write_str("postgres:…"),
         }
     }
 }
 
-/// Gives the retention of a channel by its name; none = the channel is not durable.
+/// A function that returns the retention of a channel by its name. `None` = the channel is not durable.
 pub type RetentionOf = Arc<dyn Fn(&str) -> Option<Retention> + Send + Sync>;
 
 /// How to open a store.
@@ -98,21 +100,34 @@ pub type RetentionOf = Arc<dyn Fn(&str) -> Option<Retention> + Send + Sync>;
 pub struct PrimaryOptions {
     /// The `store` part of the configuration.
     pub store: StoreSettings,
-    /// Address of the primary database, from `store`.
+    /// The address of the primary database, from `store`.
     pub url: DatabaseUrl,
-    /// Certificates of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
+    /// Certificates (PEM) of authorities that may sign PostgreSQL's certificate, in addition to the system's. Empty =
+    /// none.
     pub tls_ca: String,
-    /// The id of this node if other nodes write into the same PostgreSQL; empty = no other node does.
+    /// The id of this node if other nodes write into the same PostgreSQL database. Empty = no other node does.
     pub notifier: String,
-    /// How much of a channel is kept; none = it is not durable. Used for publications that applications put into the
-    /// outbox in PostgreSQL.
+    /// The retention of a channel. `None` = it is not durable. It is used for publications that applications put into
+    /// the outbox in PostgreSQL.
     pub retention: RetentionOf,
-    /// The shared facts are kept in this database: they are loaded and followed. In PostgreSQL that needs a `notifier`.
+    /// True if the shared facts are kept in this database: they are loaded and followed. In PostgreSQL this needs a
+    /// `notifier`.
     pub has_facts: bool,
-    /// How long it is kept when users were connected last, seconds; 0 = nothing of it is written here or deleted.
+    /// How long the record of a user's last connection is kept, seconds. 0 = no records are written or deleted.
     pub seen_expires_s: u64,
-    /// Totals of reactions are deleted when nothing in their channel has changed for so long, milliseconds; 0 = never.
+    /// Totals of reactions are deleted when nothing in their channel has changed for this time, milliseconds. 0 =
+    /// never.
     pub reactions_expire_ms: u64,
+}
+
+impl PrimaryOptions {
+    /// The size limits of the database.
+    pub(crate) fn growth_limits(&self) -> GrowthLimits {
+        let primary = &self.store.primary;
+        let is_file = matches!(self.url, DatabaseUrl::Sqlite(_));
+        // The disk of a PostgreSQL server is not visible to the node.
+        GrowthLimits { max_size: primary.max_size, disk_reserve: if is_file { primary.disk_reserve } else { 0 } }
+    }
 }
 
 #[cfg(test)]

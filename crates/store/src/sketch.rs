@@ -1,18 +1,18 @@
-//! The number of different users, without their ids: exact up to 128, then HyperLogLog (Flajolet, Fusy,
-//! Gandouet, Meunier 2007) with 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and minutes
-//! can be united.
+//! The number of different users, without their ids. It is exact up to 128 users. Above, it is HyperLogLog (Flajolet,
+//! Fusy, Gandouet, Meunier 2007) with 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and
+//! minutes can be united.
 //!
-//! By hand (`hyperloglogplus` was looked at): sketches are stored and sent, so their bytes must not change with a
+//! Hand-written (`hyperloglogplus` was considered): sketches are stored and sent, so their bytes must not change with a
 //! library.
 
 use std::collections::BTreeSet;
 
-/// Users that are counted one by one.
+/// The maximum number of users that are counted exactly.
 const FEW: usize = 128;
-/// Bits of a hash that choose a register.
+/// The number of hash bits that choose a register.
 const BITS: u32 = 11;
 const REGISTERS: usize = 1 << BITS;
-// Users one by one take no more memory than the registers.
+// Exact counting takes no more memory than the registers.
 const _: () = assert!(FEW * size_of::<u64>() <= REGISTERS);
 
 /// A set of users that can only be counted and united.
@@ -21,9 +21,9 @@ pub struct Sketch(SketchKind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SketchKind {
-    /// All hashes.
+    /// The hashes of all users.
     Few(BTreeSet<u64>),
-    /// The longest run of zeros seen by each register, plus one.
+    /// The longest run of zeros that each register has seen, plus one.
     Many(Box<[u8]>),
 }
 
@@ -33,7 +33,7 @@ impl Default for Sketch {
     }
 }
 
-/// The same number for the same user on every node, at any time: FNV-1a, spread by the finisher of SplitMix64.
+/// The hash of a user, which is the same on every node at any time: FNV-1a, mixed by the finisher of SplitMix64.
 pub fn hash(user: &[u8]) -> u64 {
     let fnv = user
         .iter()
@@ -57,7 +57,7 @@ impl Sketch {
             }
             SketchKind::Many(registers) => {
                 let register = &mut registers[(hash >> (64 - BITS)) as usize];
-                // The bit behind the hash ends the run in any case.
+                // The bit after the hash always ends the run.
                 let run = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
                 *register = run.max(*register);
             }
@@ -89,7 +89,7 @@ impl Sketch {
         let sum: f64 = registers.iter().map(|run| 2f64.powi(-i32::from(*run))).sum();
         let raw = 0.7213 / (1.0 + 1.079 / all) * all * all / sum;
         let empty = registers.iter().filter(|run| **run == 0).count() as f64;
-        // Few users leave registers empty, and how many is the better measure then.
+        // With few users, registers stay empty, and the number of empty ones is the better estimate.
         let estimate = if raw <= 2.5 * all && empty > 0.0 { all * (all / empty).ln() } else { raw };
         estimate.round() as u64
     }
@@ -104,7 +104,7 @@ impl Sketch {
         }
     }
 
-    /// Reads the form that [`Sketch::to_bytes`] writes; any other bytes give an empty sketch.
+    /// Reads the output of [`Sketch::to_bytes`]. Any other bytes give an empty sketch.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         match bytes.split_first() {
             Some((1, registers)) if registers.len() == REGISTERS => Sketch(SketchKind::Many(registers.into())),

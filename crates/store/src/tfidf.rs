@@ -1,7 +1,7 @@
-//! The words of descriptions and the similarity of channels by them: TF-IDF and cosine (Salton, Wong, Yang: A vector
-//! space model for automatic indexing, 1975). Pure, so both databases give the same results.
+//! The words of descriptions, and the similarity of channels by them: TF-IDF and cosine (Salton, Wong, Yang: A vector
+//! space model for automatic indexing, 1975). The module is pure, so both databases give the same results.
 //!
-//! By hand: `tantivy` keeps an index of its own, and the words are in the database, where a transaction changes
+//! Hand-written: `tantivy` keeps a separate index, and here the words are in the database, where a transaction changes
 //! them.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,10 +15,10 @@ const TITLE: u64 = 10;
 const DESCRIPTION: u64 = 3;
 const KIND: u64 = 1;
 const TAG: u64 = 1;
-/// The longest stem, bytes; a longer one is cut.
+/// The maximum length of a stem, bytes. A longer stem is cut.
 const STEM_MAX: usize = 64;
 
-/// English words that say nothing of a channel.
+/// English words that say nothing about a channel.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "above", "after", "again", "against", "all", "also", "am", "an", "and", "any", "are", "as", "at",
     "be", "because", "been", "before", "being", "below", "between", "both", "but", "by", "can", "could", "did", "do",
@@ -31,7 +31,7 @@ const STOP_WORDS: &[&str] = &[
     "your", "yours",
 ];
 
-/// The stems of a text's words, in order. Words are runs of letters and digits; case and stop words don't count.
+/// The stems of a text's words, in order. Words are runs of letters and digits. Case and stop words do not count.
 pub(crate) fn stems(text: &str) -> Vec<String> {
     let english = Stemmer::create(Algorithm::English);
     let lower = text.to_lowercase();
@@ -46,11 +46,11 @@ fn cut(mut stem: String) -> String {
     stem
 }
 
-/// The weight of each word of a channel. The empty word is in every channel with weight 0: its count is the number of
-/// channels.
+/// The weight of each word of a channel. The empty word is in every channel with weight 0, so its count is the number
+/// of channels.
 pub(crate) fn weights(description: &ChannelDescription) -> BTreeMap<String, u64> {
     let ChannelDescription { channel, title, description, kind, tags } = description;
-    // Without a title a channel is known by its name.
+    // A channel without a title is known by its name.
     let title = if title.is_empty() { channel } else { title };
     let tags = tags.iter().map(|tag| (&**tag, TAG));
     let fields = [(&**title, TITLE), (&**description, DESCRIPTION), (&**kind, KIND)].into_iter().chain(tags);
@@ -63,12 +63,12 @@ pub(crate) fn weights(description: &ChannelDescription) -> BTreeMap<String, u64>
     weights
 }
 
-/// In how many channels each word is.
+/// The number of channels that contain each word.
 #[derive(Debug, Default)]
 pub(crate) struct WordCounts(pub(crate) HashMap<String, u64>);
 
 impl WordCounts {
-    /// What a word is worth: the rarer the more, ln(1 + N/n).
+    /// The value of a word: the rarer, the higher, ln(1 + N/n).
     fn worth(&self, term: &str) -> f64 {
         let all = self.0.get("").copied().unwrap_or_default() as f64;
         let with = self.0.get(term).copied().unwrap_or_default().max(1) as f64;
@@ -80,11 +80,11 @@ impl WordCounts {
     }
 }
 
-/// A channel by its words.
+/// The words of a channel with their weights.
 pub(crate) type Weights = Vec<(String, u64)>;
 
-/// Channels in the order of the cosine between them and the query, the most similar first; equally similar ones by
-/// name.
+/// The channels in the order of the cosine between them and the query, the most similar first. Equally similar channels
+/// are ordered by name.
 pub(crate) fn rank(
     query: &Weights,
     channels: impl IntoIterator<Item = (String, Weights)>,
@@ -104,7 +104,7 @@ pub(crate) fn rank(
 }
 
 /// The words of channels and the counts of these words, from rows of channel, term, weight and count. The rows of one
-/// channel must follow each other.
+/// channel must be adjacent.
 pub(crate) fn gather(
     rows: impl IntoIterator<Item = (String, String, u64, u64)>,
 ) -> (Vec<(String, Weights)>, WordCounts) {
@@ -165,7 +165,7 @@ mod tests {
         let ranked = rank(&of(&[("a", 1), ("b", 1)]), channels, &counts);
         assert_eq!(ranked.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["z", "y", "x"]);
         assert!((ranked[0].1 - 1.0).abs() < 1e-12 && ranked[2].1 == 0.0);
-        // ln(1 + 3/2)² / (√(ln(1 + 3/2)² + ln(1 + 3)²) · √2 · ln(1 + 3/2)), by hand.
+        // Calculated by hand: ln(1 + 3/2)² / (√(ln(1 + 3/2)² + ln(1 + 3)²) · √2 · ln(1 + 3/2)).
         let (a, b) = (2.5f64.ln(), 4f64.ln());
         assert!((ranked[1].1 - a * a / ((a * a + b * b).sqrt() * 2f64.sqrt() * a)).abs() < 1e-12);
     }

@@ -1,4 +1,5 @@
-//! A program with the server in it: it decides who connects, signs every message, and publishes by itself.
+//! A program that embeds the server: it decides which clients connect, names the author of each message,
+//! and publishes by itself.
 
 use serde_json::json;
 use touchline_server::{HookAnswer, HookCall, HookClient, HookFuture, HookHandler, HookRequest, Server, Settings};

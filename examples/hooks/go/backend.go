@@ -105,7 +105,7 @@ func subRefresh(asked question, _ *http.Request) object {
 func publish(asked question, _ *http.Request) object {
 	text := field(asked.Data, "text")
 	switch {
-	// Nobody else looks at the rights of a publisher: the hook alone decides.
+	// The hook alone decides who may publish: the node checks no other right of the publisher.
 	case !isMember(asked.User, asked.Channel):
 		return refuse(403, "you are not a member")
 	case text == "":

@@ -43,7 +43,7 @@ const hooks = {
   },
 
   '/publish'({ user, channel, data }) {
-    // Nobody else looks at the rights of a publisher: the hook alone decides.
+    // The hook alone decides who may publish: the node checks no other right of the publisher.
     if (!isMember(user, channel)) return refuse(403, 'you are not a member');
     if (typeof data?.text !== 'string' || data.text === '') return refuse(400, 'expected a text');
     if (/\bspam\b/i.test(data.text)) return refuse(422, 'mind your words');

@@ -77,7 +77,7 @@ def sub_refresh(question, headers):
 
 
 def publish(question, headers):
-    # Nobody else looks at the rights of a publisher: the hook alone decides.
+    # The hook alone decides who may publish: the node checks no other right of the publisher.
     if not is_member(question["user"], question["channel"]):
         return refuse(403, "you are not a member")
     text = field(question["data"], "text")

@@ -1,4 +1,4 @@
-// The crowd's reactions in Chromium, against the real server: what fans tap, what all of them see, and the reporter's chart.
+// The crowd's reactions in Chromium against the real server: the taps of fans, the totals that all pages show, and the reporter's chart.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ before(async () => {
   pictures = process.env.TOUCHLINE_PICTURES ?? mkdtempSync(join(tmpdir(), 'touchline-pictures-'));
   browser = await launch();
   ({ server, key } = await startDemo());
-  // A page that opens takes the first totals for the present ones: there are some.
+  // Without this reaction the test could not show that a page that opens takes the first totals as the present ones.
   await api('reactions_add', { option: 'boo', n: 1 });
 });
 afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
@@ -39,7 +39,7 @@ const counted = async () => (await api('reactions_get')).reactions;
 const button = (page, name) => page.getByRole('button', { name, exact: true });
 const total = (page, option) => page.locator(`[data-total=${option}]`).innerText().then((text) => Number(text.replace(/\D/g, '')));
 const reaches = (page, option, number) => until(async () => (await total(page, option)) === number, `${option} ${number}, there is ${page.url()}`);
-/** Remembers how many reactions have flown, and how many at once. */
+/** Counts the reactions that have flown, in all and at the same time. */
 const watchSky = (page) => page.evaluate(() => {
   window.flown = { all: 0, most: 0 };
   const sky = document.querySelector('#sky');
@@ -69,11 +69,11 @@ test('what a fan taps is counted on every page, flies up on them and goes again'
   }
 });
 
-test('taps of a moment travel in one command, which nobody answers', async () => {
+test('taps of a moment are sent in one command without an answer', async () => {
   const fan = await open('/');
   const { applause } = await counted();
   const sent = [];
-  // The link that is there stays; the page opens another one, which is read.
+  // The open connection is not recorded. The page opens a new one, and the test reads its frames.
   fan.on('websocket', (link) => link.on('framesent', ({ payload }) => payload.includes('reactions.add') && sent.push(JSON.parse(payload))));
   await fan.reload();
   await button(fan, 'Applause').waitFor();
@@ -83,7 +83,7 @@ test('taps of a moment travel in one command, which nobody answers', async () =>
   assert.deepEqual(sent, [{ send: { data: { method: 'reactions.add', data: { channel: 'match:live', option: 'applause', n: 12 } } } }]);
 });
 
-test('who comes late sees the totals at once, and nothing flies for them', async () => {
+test('a late fan sees the totals at once, without flying reactions', async () => {
   const { applause, boo } = await counted();
   const late = await open('/');
   await watchSky(late);
@@ -94,7 +94,7 @@ test('who comes late sees the totals at once, and nothing flies for them', async
   assert.equal((await flown(late)).all, 0);
 });
 
-test('the ticker goes on beside the reactions', async () => {
+test('the ticker continues beside the reactions', async () => {
   const fan = await open('/');
   await api('reactions_add', { option: 'boo', n: 2 });
   await api('publish', { data: { type: 'goal', team: 'home', minute: 5 } });
@@ -103,7 +103,7 @@ test('the ticker goes on beside the reactions', async () => {
   assert.equal(await fan.locator('.entry').count(), 1);
 });
 
-test('a crowd of thousands flies as a few', async () => {
+test('a crowd of thousands makes only a few reactions fly', async () => {
   const fan = await open('/');
   const { applause } = await counted();
   await reaches(fan, 'applause', applause);
@@ -114,7 +114,7 @@ test('a crowd of thousands flies as a few', async () => {
   assert.match(await fan.locator('[data-total=applause]').innerText(), /^5,0\d\d$/);
 });
 
-test('who asks for less motion sees numbers only', async () => {
+test('a fan with reduced motion sees only numbers', async () => {
   const fan = await open('/', { reducedMotion: 'reduce' });
   const { applause } = await counted();
   await reaches(fan, 'applause', applause);
@@ -129,7 +129,7 @@ test('the reporter sees the pulse of the crowd, drawn and in words', async () =>
   const [fan, reporter] = [await open('/'), await open('/reporter')];
   await reaches(fan, 'boo', boo);
   await button(fan, 'Boo').click();
-  // What lies above the floor of the chart.
+  // Counts the points of a line that are above the bottom of the chart.
   const peaks = (option) => reporter.locator(`#pulse polyline[data-option=${option}]`).getAttribute('points')
     .then((points) => points.split(' ').filter((point) => Number(point.split(',')[1]) < 40).length);
   await until(async () => (await peaks('boo')) === 1, 'a point of the chart');

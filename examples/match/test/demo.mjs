@@ -1,4 +1,4 @@
-// The demo as the tests of its pages use it: the real server without its recorded match, and pages that remember their faults.
+// The demo for the tests of its pages: the real server without its recorded match, and pages that record their errors.
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Server } from '../../../tests/e2e/server.mjs';
@@ -13,7 +13,7 @@ export async function startDemo(port) {
   return { server, key };
 }
 
-/** A page in a context of its own, connected. */
+/** A connected page in a separate browser context. */
 export async function openPage(browser, url, options = {}) {
   const context = await browser.newContext(options);
   const page = await context.newPage();

@@ -39,7 +39,7 @@ test('the clock of the recording moves at least every two minutes while they pla
   }
 });
 
-test('goals count for their team, and the headline tells the score', () => {
+test('goals count for their team, and the headline shows the score', () => {
   const match = fold([{ type: 'kick_off', minute: 1 }, { type: 'goal', team: 'away', minute: 3, player: 'Novak' }, { type: 'goal', team: 'home', minute: 9 }]);
   assert.deepEqual(match.score, { home: 1, away: 1 });
   assert.match(match.entries[0].headline, /1–1/);
@@ -57,7 +57,7 @@ test('the ball rolls between a kick-off and a whistle', () => {
   assert.equal(isPlaying(fold([{ type: 'kick_off' }, { type: 'half_time' }])), false);
 });
 
-test('an event of a kind that nobody knows is shown by its text and breaks nothing', () => {
+test('an event of an unknown type is shown by its text and breaks nothing', () => {
   const [entry] = fold([{ type: 'streaker', text: 'A dog on the pitch' }]).entries;
   assert.equal(entry.text, 'A dog on the pitch');
 });

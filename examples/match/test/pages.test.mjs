@@ -11,14 +11,14 @@ import { proxy } from './proxy.mjs';
 let browser;
 let server;
 let key;
-let pictures; // where to look when a page looks wrong
+let pictures; // the directory of the screenshots of failed tests
 
 before(async () => {
   pictures = process.env.TOUCHLINE_PICTURES ?? mkdtempSync(join(tmpdir(), 'touchline-pictures-'));
   browser = await launch();
   await start();
 });
-// Also those of a test that fails: they would count as watchers.
+// Pages of a failed test are closed too: they would count as watchers.
 afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
 after(async () => {
   await browser?.close();
@@ -42,7 +42,7 @@ test('what the reporter posts moves the fan’s page', async () => {
   const reporter = await open(`/reporter#key=${key}`);
   await reporter.getByRole('button', { name: 'New match' }).click();
   await reporter.getByRole('button', { name: 'Kick-off' }).click();
-  // What has been sent empties the fields.
+  // The page has cleared the fields of the sent form.
   await reporter.getByText(/^kick off: sent/).waitFor();
   await reporter.getByLabel('Player').fill('Emeka Okoro');
   await reporter.getByRole('group', { name: 'Harbour City' }).getByRole('button', { name: 'Goal' }).click();
@@ -64,7 +64,7 @@ test('what the reporter posts moves the fan’s page', async () => {
   await fan.context().close();
 });
 
-test('who comes late sees the whole match', async () => {
+test('a late fan sees the whole match', async () => {
   const fan = await open('/');
   await until(async () => (await score(fan)) === '1–0', 'the score of before');
   await fan.getByText('Kick-off').waitFor();
@@ -74,7 +74,7 @@ test('who comes late sees the whole match', async () => {
 test('a network that goes offline and comes back is noticed at once', async () => {
   const fan = await open('/');
   await fan.locator('.entry').first().waitFor();
-  // The connection may be there again before anybody looks, so the page itself watches.
+  // The connection may be back before the test looks at the page, so the page records the change itself.
   await fan.evaluate(() => new Promise((resolve) => {
     const state = document.querySelector('#state');
     new MutationObserver(() => state.dataset.state !== 'live' && resolve()).observe(state, { attributes: true });
@@ -87,7 +87,7 @@ test('a network that goes offline and comes back is noticed at once', async () =
   await fan.context().close();
 });
 
-test('the reporter’s page counts as one who watches', async () => {
+test('the reporter’s page counts as a watcher', async () => {
   const [fan, reporter] = [await open('/'), await open('/reporter')];
   await fan.getByText('2 watching').waitFor();
   await reporter.getByText('2 watching').waitFor();
@@ -95,7 +95,7 @@ test('the reporter’s page counts as one who watches', async () => {
   await fan.context().close();
 });
 
-test('the number of watchers is told, and falls when one leaves', async () => {
+test('the number of watchers is shown, and falls when a watcher leaves', async () => {
   const [one, two] = [await open('/'), await open('/')];
   await one.getByText('2 watching').waitFor();
   await two.context().close();
@@ -122,7 +122,7 @@ test('after a lost connection, what was missed is there and marked as caught up'
   await network.cut();
 });
 
-test('a restart of the server is survived: history in memory is gone, and the page says so by beginning anew', async () => {
+test('a restart of the server is survived: history in memory is gone, and the page shows it by starting again', async () => {
   const fan = await open('/');
   await fan.getByText('Kick-off').waitFor();
   const { port } = server;
@@ -134,7 +134,7 @@ test('a restart of the server is survived: history in memory is gone, and the pa
   await publish({ type: 'goal', team: 'home', minute: 2 });
   await until(async () => (await score(fan)) === '1–0', 'new events arrive');
   assert.equal(await fan.locator('.entry').count(), 2);
-  // Chromium says so if the SDK answers a ping while the server closes the connection.
+  // Chromium reports this error if the SDK answers a ping while the server closes the connection.
   const isOfClosing = (fault) => fault.startsWith('WebSocket is already in CLOSING or CLOSED state');
   assert.deepEqual(fan.faults.filter((fault) => !isOfClosing(fault)), []);
   await fan.context().close();
@@ -198,7 +198,7 @@ test('the key may be typed, and stays in this tab', async () => {
   await reporter.context().close();
 });
 
-test('a new match begins anew on every page', async () => {
+test('a new match starts again on every page', async () => {
   const fan = await open('/');
   const reporter = await open(`/reporter#key=${key}`);
   await reporter.getByLabel('Home', { exact: true }).fill('Red Valley');

@@ -1,8 +1,8 @@
-// A network that a test can cut and mend.
+// A network that a test can cut and restore.
 import { createServer, connect } from 'node:net';
 import { freePort } from '../../../tests/e2e/server.mjs';
 
-/** A TCP proxy that can be cut, as a bad network is. */
+/** A TCP proxy whose connections a test can cut, as in a bad network. */
 export async function proxy(port) {
   const sockets = new Set();
   const listener = createServer((near) => {

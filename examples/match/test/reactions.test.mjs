@@ -37,7 +37,7 @@ test('only totals are taken for reactions', () => {
   for (const data of others) assert.ok(!isReactions(data), JSON.stringify(data));
 });
 
-test('totals follow the channel, and what is older is ignored', () => {
+test('totals follow the channel, and older ones are ignored', () => {
   assert.deepEqual(fold(told(2, 1)), { totals: { applause: 2, boo: 1 }, seq: 3, opened: 0, isClosed: false });
   const known = fold(told(2, 1));
   assert.equal(follow(known, told(1, 1)), known, 'a lower seq changes nothing');
@@ -46,7 +46,7 @@ test('totals follow the channel, and what is older is ignored', () => {
   assert.deepEqual(fold({ reactions: { applause: 'many', boo: null }, seq: 1 }).totals, { applause: 0, boo: 0 });
 });
 
-test('a later opening begins anew, and an earlier one is over', () => {
+test('a later opening starts from zero, and an earlier one is ignored', () => {
   const first = fold(told(5, 5, { opened: 100 }));
   const second = follow(first, told(1, 0, { opened: 200 }));
   assert.equal(second.seq, 1);
@@ -61,13 +61,13 @@ test('the last totals close, whatever still comes of the same opening', () => {
   assert.equal(follow(closed, told(0, 0, { opened: 200 })).isClosed, false);
 });
 
-test('a rise is what is more than before', () => {
+test('a rise is the difference to the totals before', () => {
   assert.deepEqual(rise(fold(told(2, 1)), fold(told(5, 1))), { applause: 3, boo: 0 });
   assert.deepEqual(rise(fold(told(5, 1)), fold(told(2, 4))), { applause: 0, boo: 3 }, 'nothing rises by less than nothing');
   assert.deepEqual(rise(fold(told(5, 5, { opened: 1 })), fold(told(2, 0, { opened: 2 }))), { applause: 2, boo: 0 }, 'of another opening all is new');
 });
 
-/** Totals that are tracked by a clock of the test's, and what is shown of them: applause, how much it rose, whether it is closed. */
+/** Tracks totals with the mocked clock of the test. `shown` has for each update: applause, its rise, whether the reactions are closed. */
 function track(t) {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const shown = [];
@@ -84,7 +84,7 @@ test('the present totals have not risen, those after them have', (t) => {
   assert.deepEqual(shown, [[0, 0, false], [40, 0, false], [42, 2, false]]);
 });
 
-test('where nobody has reacted, the first totals have risen', (t) => {
+test('in a channel without reactions, the first totals count as a rise', (t) => {
   const { shown, subscribed, say, pass } = track(t);
   subscribed();
   pass();
@@ -116,7 +116,7 @@ test('a link that is lost before the present totals came shows nothing more', (t
   assert.equal(shown.length, 1);
 });
 
-test('what was closed while the link was lost is caught up with, and what was opened then follows it', (t) => {
+test('totals that closed during a lost link are read afterwards, and a new opening follows them', (t) => {
   const { shown, subscribed, say, lost } = track(t);
   subscribed();
   say(told(40, 0, { opened: 100 }));

@@ -1,4 +1,4 @@
-// Makes the picture of the README: the fan's page and the reporter's, in the middle of the recorded match.
+// Makes the picture of the README: the fan's page and the reporter's page in the middle of the recorded match.
 // Usage: node examples/match/test/screenshot.mjs docs/images/match.png
 import { readFileSync } from 'node:fs';
 import { launch } from '../../../tests/e2e/browser.mjs';

@@ -1,4 +1,4 @@
-// The colours: readable in light and dark, in browsers of some years ago too.
+// The colours are readable in light and dark mode, also in browsers that are some years old.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -8,7 +8,7 @@ const [, light] = css.match(/^:root \{([^}]*)\}/m);
 const [, dark] = css.match(/@media \(prefers-color-scheme: dark\) \{\s*:root \{([^}]*)\}/);
 const colors = (block) => Object.fromEntries([...block.matchAll(/--([\w-]+): (#[0-9a-f]{6});/g)].map(([, name, color]) => [name, color]));
 
-/** Contrast of two colours (WCAG 2.2). */
+/** The contrast ratio of two colours (WCAG 2.2). */
 function contrast(one, other) {
   const luminance = (color) => [1, 3, 5]
     .map((at) => parseInt(color.slice(at, at + 2), 16) / 255)

@@ -1,4 +1,4 @@
-// The client module against a server that says exactly what a test wants, in Node.
+// The client module in Node, against a server whose messages the test decides.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
@@ -6,7 +6,7 @@ import { afterEach, test } from 'node:test';
 import { Touchline } from '../touchline.js';
 
 const { WebSocket, WebSocketServer } = createRequire(new URL('../../../tests/e2e/package.json', import.meta.url))('ws');
-// A browser's socket reports a failure by its close alone.
+// In a browser, a socket reports a failure only by its close.
 globalThis.WebSocket = class extends WebSocket {
   constructor(url) { super(url).on('error', () => {}); }
 };
@@ -19,7 +19,7 @@ afterEach(() => {
   listener.close();
 });
 
-/** A server that answers commands from a table: name → (request, links so far) → result, error, or nothing at all. */
+/** A server that answers commands from a table: name → (request, number of connections) → result, error, or nothing. */
 async function serve(answers) {
   const heard = [];
   const links = [];
@@ -109,7 +109,7 @@ test('some codes are final, others are not', async () => {
   }
 });
 
-test('a refused command is an error with its number, a refused subscription is told once', async () => {
+test('a refused command is an error with its number, a refused subscription is reported once', async () => {
   const refusals = [];
   const refuse = (code, message) => () => ({ code, message });
   const { url, heard } = await serve({ connect, subscribe: refuse(103, 'permission denied'), rpc: refuse(108, 'not available') });
@@ -120,7 +120,7 @@ test('a refused command is an error with its number, a refused subscription is t
   assert.equal(named(heard, 'connect').length, 1);
 });
 
-test('a temporary error comes again with another link, and nobody is told of a refusal', async () => {
+test('a temporary error is retried with the next link, and the client reports no refusal', async () => {
   const refusals = [];
   const subscribe = (_, links) => (links === 1 ? { code: 100, message: 'internal server error', temporary: true } : {});
   const { url, heard } = await serve({ connect, subscribe });
@@ -129,7 +129,7 @@ test('a temporary error comes again with another link, and nobody is told of a r
   assert.deepEqual(refusals, []);
 });
 
-test('a link that is lost while a subscription is under way is no refusal', async () => {
+test('a link that is lost while a subscription is under way does not count as a refusal', async () => {
   const refusals = [];
   const { url, links, heard } = await serve({ connect, subscribe: (_, count) => count > 1 && {} });
   const { states } = start(url, { onError: (error) => refusals.push(error) });
@@ -140,7 +140,7 @@ test('a link that is lost while a subscription is under way is no refusal', asyn
   assert.equal(states.at(-1), 'live');
 });
 
-test('a server that lets in and drops is asked less and less often', async () => {
+test('a server that accepts and drops clients gets fewer and fewer connects', async () => {
   const { url, links } = await serve({ connect, subscribe: () => ({}) });
   const { states } = start(url);
   listener.on('connection', (socket) => socket.on('message', () => setTimeout(() => socket.close(3004, 'sorry'), 5)));

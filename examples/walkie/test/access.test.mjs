@@ -1,4 +1,4 @@
-// The page for everybody: a phone, the keyboard, a screen reader, no microphone, light and dark.
+// Access to the page: a phone, the keyboard, a screen reader, no microphone, light and dark.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
@@ -20,7 +20,7 @@ after(async () => {
 const join = (room, name, options = {}) => enter(options.browser ?? browser, options.pages ?? walkie.pages, { room, name, ...options });
 const isMood = (page, wanted) => until(async () => (await mood(page)) === wanted, async () => `${wanted}: ${await page.locator('#room').innerText()}`);
 
-test('without a microphone the page says why, and one can listen', async () => {
+test('without a microphone the page says why, and the user can listen', async () => {
   for (const [options, cause] of [[{ isDenied: true }, 'No microphone: this page is not permitted to use it.'], [{ hasNone: true }, 'No microphone: this device has none.']]) {
     const other = await launchWithMicrophone(options);
     const mute = await join('mute', 'Mute', { browser: other });
@@ -37,7 +37,7 @@ test('without a microphone the page says why, and one can listen', async () => {
 });
 
 test('on a page that is not secure the page says so', async () => {
-  // A name that is neither localhost nor https, and leads here.
+  // A host name that is neither localhost nor https. The route sends its requests to this server.
   const { hostname, port } = new URL(walkie.pages);
   const other = await launchWithMicrophone();
   const context = await other.newContext();
@@ -78,13 +78,13 @@ test('all of it works by the keyboard alone', async () => {
     await ann.keyboard.up(key);
     await isMood(ann, 'free');
   }
-  // The space bar is the button also where nothing has the focus.
+  // The space bar works as the button also if no element has the focus.
   await ann.evaluate(() => document.activeElement.blur());
   await ann.keyboard.down('Space');
   await isMood(ann, 'talking');
   await ann.keyboard.up('Space');
   await isMood(ann, 'free');
-  // Who cannot hold a key presses twice.
+  // A user who cannot hold a key presses it twice.
   await tabTo('Press once to talk, once more to stop');
   await ann.keyboard.press('Space');
   await tabTo('Talk');
@@ -95,7 +95,7 @@ test('all of it works by the keyboard alone', async () => {
   await tabTo('Leave the room');
 });
 
-test('a key that is let go elsewhere lets the button go', async () => {
+test('a key that is released elsewhere releases the button', async () => {
   const ann = await join('elsewhere', 'Ann');
   await isReady(ann);
   await ann.locator('#talk').focus();
@@ -107,7 +107,7 @@ test('a key that is let go elsewhere lets the button go', async () => {
   await ann.getByText('The floor is free.').waitFor();
 });
 
-test('a microphone that goes in the middle of a talk gives the floor back', async () => {
+test('a microphone that is lost during a talk gives the floor back', async () => {
   const ann = await join('unplugged', 'Ann', { keepsTracks: true });
   await isReady(ann);
   await ann.keyboard.down('Space');
@@ -136,7 +136,7 @@ test('a screen reader finds names, states and messages', async () => {
     assert.ok(find(role, name), `${role} ${name}`);
   }
   assert.deepEqual(known.filter(({ role, name }) => ['button', 'textbox', 'checkbox', 'radio'].includes(role) && !name), []);
-  // It presses the button without holding it.
+  // A screen reader presses the button without holding it.
   await isReady(ann);
   await ann.evaluate(() => document.getElementById('talk').click());
   await isMood(ann, 'talking');

@@ -1,4 +1,4 @@
-// Who is heard, who is next, and what of the history was said by somebody with the floor.
+// The rules of the floor: which speaker is heard, which client is next, and which talks of the history had the floor.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Floor, LIMIT_MS, RANK_MAX, RANK_MS } from '../floor.js';
@@ -17,7 +17,7 @@ function floorWith(...changes) {
   return floor;
 }
 
-test('the holder of the floor is heard, with the talk that he has announced, and nobody else', () => {
+test('only the holder of the floor is heard, with the announced talk', () => {
   const floor = floorWith(registered('floor/a', 'ann', 7), registered('floor/other', 'bob', 8));
   assert.equal(floor.isHeard('ann', frame(7), 1_000), true);
   assert.equal(floor.isHeard('ann', frame(8), 1_000), false);
@@ -27,7 +27,7 @@ test('the holder of the floor is heard, with the talk that he has announced, and
   assert.equal(floor.isHeard('ann', frame(9), LIMIT_MS), false, 'other metadata are not another talk');
 });
 
-test('the last frames of a talk are heard, until somebody else has the floor', () => {
+test('the last frames of a talk are heard, until another client has the floor', () => {
   const floor = floorWith(registered('floor/a', 'ann'), unregistered('floor/a', 'ann'));
   assert.equal(floor.isHeard('ann', frame(1), 100), true);
   assert.equal(floor.isHeard('ann', frame(1), 1_000), false);
@@ -37,7 +37,7 @@ test('the last frames of a talk are heard, until somebody else has the floor', (
   assert.equal(floor.speaker(100).client, 'bob', 'the end of an owner of before changes nothing');
 });
 
-test('while a dispatcher speaks, only he is heard', () => {
+test('while a dispatcher speaks, only the dispatcher is heard', () => {
   const floor = floorWith(registered('floor/a', 'ann'), registered('dispatch/a', 'control', 2));
   assert.equal(floor.isHeard('ann', frame(1), 10), false);
   assert.equal(floor.isHeard('control', frame(2), 10), true);
@@ -91,7 +91,7 @@ test('whatever else changes, a free floor is asked for in time', () => {
   assert.equal(floor.patienceMs('bob', 1_100), RANK_MAX * RANK_MS - 100, 'a queue of thousands that do not ask is no bar');
 });
 
-test('who comes in the middle of a talk knows by its frames how long it has been', () => {
+test('a client that joins during a talk learns its length from the frames', () => {
   const floor = new Floor('a');
   floor.list(registered('floor/a', 'ann', 5), 100_000);
   assert.equal(floor.isHeard('ann', frame(5, 1_400), 100_000), true);
@@ -102,7 +102,7 @@ test('who comes in the middle of a talk knows by its frames how long it has been
   assert.equal(floor.speaker(101_000).client, 'ann');
 });
 
-test('a listing anew keeps the beginning of a talk that goes on', () => {
+test('a new listing keeps the beginning of a talk that continues', () => {
   const floor = floorWith(registered('floor/a', 'ann', 5));
   const before = floor.clear();
   floor.list(registered('floor/a', 'ann', 5), 20_000, before);

@@ -1,4 +1,4 @@
-// A network that a test can cut, mend, and let stand still.
+// A network that a test can cut, restore and stop.
 import { connect, createServer } from 'node:net';
 import { freePort } from '../../../tests/e2e/server.mjs';
 
@@ -23,7 +23,7 @@ export async function network(port) {
       Object.values(sides).forEach((sockets) => sockets.forEach((socket) => socket.destroy()));
     }),
     mend: listen,
-    /** What is on its way waits from now on, or goes on. */
+    /** Stops the data that is on its way, or lets it continue. */
     standStill: (direction, is) => {
       still[direction] = is;
       sides[direction].forEach((socket) => (is ? socket.pause() : socket.resume()));

@@ -1,4 +1,4 @@
-// The pages in Chromium, with its microphone that beeps, against the real server.
+// The pages in Chromium against the real server. Chromium's fake microphone beeps.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { LIMIT_MS } from '../floor.js';
@@ -19,7 +19,7 @@ before(async () => {
 afterEach(async () => {
   raws.splice(0).forEach((raw) => raw.close());
   await Promise.all(browser.contexts().map((context) => context.close()));
-  // A listener that is open keeps the process.
+  // An open listener would keep the process running.
   await Promise.all(networks.splice(0).map((wire) => wire.cut()));
 });
 after(async () => {
@@ -72,7 +72,7 @@ test('one talks, the other two hear it, as Opus', async (t) => {
   }
 });
 
-test('the floor is taken: the second waits in the queue, and has it when the first lets go', async () => {
+test('the floor is taken: the second waits in the queue, and has it when the first gives it back', async () => {
   const [ann, bob, cas] = await Promise.all(['Ann', 'Bob', 'Cas'].map((name) => join('queue', name)));
   await everybody(3, ann, bob, cas);
   await press(ann);
@@ -120,7 +120,7 @@ test('a link that is cut: the page says so, comes back, and plays what was misse
   await wire.mend();
   await bob.locator('#state[data-state=live]').waitFor();
   await bob.getByRole('alert').waitFor({ state: 'hidden' });
-  // Live talk goes on at once; what was missed is offered.
+  // Live talk continues at once, and the page offers the missed talk.
   await hears(bob, 0.5);
   const offer = bob.getByRole('button', { name: /^Play what was missed \(\d+ s\)$/ });
   await offer.waitFor();
@@ -130,7 +130,7 @@ test('a link that is cut: the page says so, comes back, and plays what was misse
   await speaks(bob, null);
   await offer.click();
   assert.equal(await news(bob), 'Plays what was missed: Ann.');
-  // Live talk comes first, and takes nothing away.
+  // Live talk interrupts the replay, and the missed talk is not lost.
   await press(ann);
   await until(async () => (await news(bob)).startsWith('Somebody speaks: the replay has ended.'), async () => `it is told: ${await news(bob)}`);
   await offer.waitFor();
@@ -146,7 +146,7 @@ test('a link that is cut: the page says so, comes back, and plays what was misse
   assert.deepEqual(bob.faults, []);
 });
 
-test('a speaker whose link is cut is told that nothing is sent, and the floor is free', async () => {
+test('a speaker whose link is cut sees that nothing is sent, and the floor is free', async () => {
   const wire = await someNetwork();
   const [ann, bob] = await Promise.all([join('mute', 'Ann', { pages: await walkie.pagesFor(wire.websocket) }), join('mute', 'Bob')]);
   await press(ann);
@@ -204,11 +204,11 @@ test('a client without the floor is not played, whatever it publishes', async (t
   assert.equal((await counters(bob)).heard, 0);
   await assert.rejects(raw.register('dispatch/rogue'), { code: 103 }, 'and it cannot make itself a dispatcher');
   await assert.rejects(raw.link.rpc('registry.join', { scope: 'floor', group: 'dispatch/rogue' }), { code: 103 });
-  // With the floor the same client is heard.
+  // When the same client has the floor, it is heard.
   await raw.register();
   await hears(bob, 0.5);
   t.diagnostic(JSON.stringify(await counters(bob)));
-  // Nor does the history give it: who comes later is offered what had the floor.
+  // The history does not contain the other frames either: a late client is offered only the talk that had the floor.
   raw.close();
   await speaks(bob, null);
   const late = await join('rogue', 'Late');
@@ -221,7 +221,7 @@ test('a client without the floor is not played, whatever it publishes', async (t
   assert.ok(heard > 0 && heard <= live + 0.5, `${heard} s of ${live} s, and none of ${ignored} frames`);
 });
 
-test('a dispatcher interrupts, and only he is heard', async () => {
+test('a dispatcher interrupts, and only the dispatcher is heard', async () => {
   const [ann, bob, control] = await Promise.all([join('alarm', 'Ann'), join('alarm', 'Bob'), join('alarm', 'Control', { token: dispatcherToken('alarm') })]);
   await everybody(3, ann, bob, control);
   await bob.locator('#people li', { hasText: 'Control' }).filter({ hasText: 'dispatcher' }).waitFor();

@@ -1,4 +1,4 @@
-// What has no I/O: frames, sound, the delay of play, what a bad link drops, the wire.
+// The modules without I/O: frames, sound, the playback delay, the frames that a bad link drops, the wire format.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
@@ -9,7 +9,7 @@ import { Outbox } from '../outbox.js';
 import { Framer, fromPcm, readWav, toPcm } from '../pcm.js';
 import { COMMAND, decode, encode, REPLY } from '../wire.js';
 
-test('a frame comes out as it went in, and noise is no frame', () => {
+test('a frame comes out as it went in, and random bytes are not a frame', () => {
   for (const codec of ['pcm', 'opus']) {
     const payload = new Uint8Array(randomBytes(codec === 'pcm' ? 2 * FRAME_SAMPLES : 71));
     const frame = { codec, sequence: 65_535, capturedMs: 1_795_665_397_289, talk: 4_294_967_295, payload };
@@ -25,7 +25,7 @@ test('a frame comes out as it went in, and noise is no frame', () => {
 test('sound of any rate becomes frames of 16 kHz', () => {
   for (const rate of [8_000, 16_000, 44_100, 48_000]) {
     const framer = new Framer(rate);
-    // A second of 400 Hz in blocks as the browser gives them.
+    // A second of 400 Hz in blocks of the size that a browser gives.
     const samples = Float32Array.from({ length: rate }, (_, n) => Math.sin((2 * Math.PI * 400 * n) / rate));
     const frames = Array.from({ length: Math.ceil(rate / 128) }, (_, n) => framer.take(samples.subarray(n * 128, (n + 1) * 128))).flat();
     assert.ok(frames.length >= 49 && frames.length <= 50, `${rate}: ${frames.length} frames`);
@@ -37,7 +37,7 @@ test('sound of any rate becomes frames of 16 kHz', () => {
   assert.deepEqual([...fromPcm(pcm)].map((sample) => Math.round(sample * 100)), [0, 100, -100, 100, 50]);
 });
 
-test('a WAV file is read, and what is wrong with another one is said', () => {
+test('a WAV file is read, and a broken one causes an error with the reason', () => {
   const chunk = (name, body) => Buffer.concat([Buffer.from(name), Buffer.from(Uint32Array.of(body.length).buffer), body]);
   const format = (rate) => Buffer.from(Uint8Array.from([1, 0, 1, 0, ...new Uint8Array(Uint32Array.of(rate, 2 * rate).buffer), 2, 0, 16, 0]));
   const wav = (rate, ...more) => Buffer.concat([Buffer.from('RIFF....WAVE'), chunk('fmt ', format(rate)), ...more]);
@@ -48,7 +48,7 @@ test('a WAV file is read, and what is wrong with another one is said', () => {
   assert.throws(() => readWav(wav(16_000)), /no sound/);
 });
 
-test('frames are played in order and 20 ms apart; what is late, doubled or too early is not', () => {
+test('frames are played in order and 20 ms apart; late, doubled and early ones are not', () => {
   const jitter = new Jitter();
   assert.equal(jitter.take(0, 1_000), 1_000 + DELAY_MS);
   assert.equal(jitter.take(1, 1_050), 1_020 + DELAY_MS, 'the network has delayed it, and nobody hears that');
@@ -63,11 +63,11 @@ test('frames are played in order and 20 ms apart; what is late, doubled or too e
 test('after a standstill old frames are dropped at once, and a link that stays slower is followed', () => {
   const jitter = new Jitter();
   jitter.take(0, 0);
-  // Half a second of frames in one moment: those whose time is over are dropped, the others have their place.
+  // Half a second of frames arrives in one moment: frames that are too late are dropped, and the others are played at their time.
   const played = Array.from({ length: 25 }, (_, n) => jitter.take(n + 1, 500)).filter((at) => at !== null);
   assert.equal(played[0], 500);
   assert.equal(jitter.late, 20);
-  // From now on each frame takes half a second longer.
+  // From now on each frame arrives half a second later.
   const at = Array.from({ length: 50 }, (_, n) => jitter.take(n + 26, (n + 26) * 20 + 500));
   const first = at.findIndex((one) => one !== null);
   assert.equal(first, 10, '200 ms are lost');
@@ -77,11 +77,11 @@ test('after a standstill old frames are dropped at once, and a link that stays s
 test('a link that is behind gets no frame older than 400 ms', () => {
   const outbox = new Outbox();
   const take = (n, nowMs) => outbox.push(n, n * 20, nowMs);
-  // Nothing is acknowledged: 20 frames go out, the others wait.
+  // The server acknowledges nothing: 20 frames are sent, and the others wait.
   const out = Array.from({ length: 100 }, (_, n) => take(n, n * 20)).flat();
   assert.deepEqual(out, Array.from({ length: 20 }, (_, n) => n));
   assert.equal(outbox.dropped, 100 - 20 - 21);
-  // It goes on: the first that goes out is 400 ms old.
+  // The acknowledgements continue: the first frame that is sent is 400 ms old.
   const rest = Array.from({ length: 20 }, () => outbox.acknowledge(99 * 20)).flat();
   assert.equal(rest[0], 79);
   assert.equal(outbox.sent + outbox.dropped, 99, 'one waits');

@@ -1,4 +1,4 @@
-// A client that keeps to no rule: it has the link of this example, and publishes what it likes.
+// A client without rules: it uses the link of this example, and publishes any bytes.
 import { encodeFrame, FRAME_MS, FRAME_SAMPLES, newTalk } from '../frames.js';
 import { dialLines } from '../lines.mjs';
 import { Link } from '../link.js';
@@ -14,13 +14,13 @@ export async function rawClient(tcp, room) {
   let timer;
   return {
     link,
-    /** Registers a name, and speaks a new talk from then on. */
+    /** Registers a name. From then on it speaks a new talk. */
     async register(name = `floor/${room}`) {
       const next = newTalk();
       await link.rpc('registry.register', { scope: 'floor', name, meta: { name: 'Rogue', face: '👿', talk: next } });
       talk = next;
     },
-    /** Publishes noise in real time, until `quiet`. */
+    /** Publishes noise in real time until `quiet` is called. */
     speak() {
       timer = setInterval(() => {
         const payload = new Uint8Array(2 * FRAME_SAMPLES).fill(77);

@@ -1,4 +1,4 @@
-// The client of the terminal, and it beside a page.
+// The client of the terminal, alone and together with a page.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -24,7 +24,7 @@ after(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** A terminal in the room: what it has said, the sound that it has given out, and its end. */
+/** A terminal in the room: its messages, its received sound, and its end. */
 function terminal(room, name, ...more) {
   const child = spawn(process.execPath, [program, '127.0.0.1', String(walkie.tcp), room, name, ...more], { stdio: ['ignore', 'pipe', 'pipe'] });
   const one = { child, text: '', sound: Buffer.alloc(0), end: new Promise((resolve) => child.once('exit', (code) => resolve(code))) };
@@ -35,7 +35,7 @@ function terminal(room, name, ...more) {
 }
 const says = (one, words) => until(() => one.text.includes(words), () => `“${words}” in:\n${one.text}`);
 
-/** Noise of so many frames, as a WAV file. */
+/** A WAV file with noise of `count` frames. */
 function wav(name, frames) {
   const pcm = randomBytes(640 * frames);
   const head = Buffer.alloc(44);
@@ -49,7 +49,7 @@ function wav(name, frames) {
   return { file, pcm };
 }
 
-test('what one says is exactly what another hears, and who comes later finds it in the history', async (t) => {
+test('a listener gets exactly the sent sound, and a late client finds it in the history', async (t) => {
   const { file, pcm } = wav('one.wav', 50);
   const listener = terminal('wav', 'Listener');
   await says(listener, 'the floor is free');
@@ -97,7 +97,7 @@ test('a speaker that is killed gives the floor to the next', async () => {
   assert.equal(await bob.end, 0, bob.text);
 });
 
-test('a speaker that is frozen gives the floor to the next, and sends nothing old when it goes on', async () => {
+test('a speaker that is frozen gives the floor to the next, and sends nothing old when it continues', async () => {
   const { file } = wav('frozen.wav', 900);
   const short = wav('behind.wav', 10);
   const listener = terminal('frozen', 'Listener');
@@ -120,7 +120,7 @@ test('a floor that is free goes to the first of the queue while the scope change
   const second = wav('busy-1.wav', 10);
   const ann = terminal('busy', 'Ann', '--say', first.file);
   await says(ann, 'you speak');
-  // One that waits and does not ask, before Bob.
+  // A client that waits in the queue before Bob and does not ask for the floor.
   const others = await Promise.all(Array.from({ length: 8 }, () => rawClient(walkie.tcp, 'other')));
   await others[0].link.rpc('registry.join', { scope: 'floor', group: 'queue/busy', meta: { name: 'Dead', since: 1 } });
   const bob = terminal('busy', 'Bob', '--say', second.file);
@@ -153,7 +153,7 @@ test('names cannot write to the terminal, and only a dispatcher of the room inte
 });
 
 test('a player that takes its sound too slowly costs sound, and doubles none', async () => {
-  // The system takes some 200 KB of it before it shows that nothing leaves.
+  // The kernel accepts about 200 KB of sound before the program can notice that the player does not read.
   const { file } = wav('slow.wav', 600);
   const play = `${process.execPath} -e "let n = 0; process.stdin.once('readable', () => setTimeout(() => process.stdin.on('data', (d) => (n += d.length)).on('end', () => console.error('took ' + n)), 11000))"`;
   const listener = terminal('slow', 'Listener', '--play', play);
@@ -188,7 +188,7 @@ test('a page and a terminal hear each other', async () => {
   }
 });
 
-test('what is wrong is said plainly', async () => {
+test('errors are plain', async () => {
   const text = join(directory, 'text.wav');
   writeFileSync(text, 'this is text');
   for (const [words, code, told] of [

@@ -1,4 +1,5 @@
-// What the tests of the walkie-talkie share: the server with this example's configuration, its pages, and a browser with a microphone that beeps.
+// Parts that the tests of the walkie-talkie share: the server with this example's configuration, its pages, and a browser whose microphone
+// beeps.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -18,7 +19,7 @@ export async function start() {
   const server = await Server.start({ args: (port) => ['serve', '--dev', '--no-match', '--port', String(port), '--config', config] });
   for (const name of ['TOUCHLINE_TCP_PORT', 'TOUCHLINE_HTTP_API_KEY', 'TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY']) delete process.env[name];
   const listeners = [];
-  /** The address of pages that reach the server by this address. */
+  /** The address of pages that connect to the server at this address. */
   const pagesFor = async (websocket) => {
     const port = await freePort();
     listeners.push(await servePages(port, websocket));
@@ -39,22 +40,22 @@ export const dispatcherToken = (room) => token({
 
 export const expiredToken = (room) => token({ sub: room, exp: Math.floor(Date.now() / 1000) - 60 }, SECRET);
 
-/** Chromium with a microphone that beeps once a second; `isDenied`: nobody gives the page leave to use it. */
+/** Chromium with a microphone that beeps once a second. `isDenied`: the page gets no permission to use it. */
 export function launchWithMicrophone({ isDenied = false, hasNone = false } = {}) {
   const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
   assert.ok(executablePath, 'the tests need Chromium (Debian package chromium)');
   const quiet = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
-  // A page that nobody looks at keeps its timers.
+  // A hidden page keeps its timers.
   const awake = ['--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows'];
   const microphone = [...(hasNone ? [] : ['--use-fake-device-for-media-stream']), ...(isDenied ? ['--deny-permission-prompts'] : ['--use-fake-ui-for-media-stream'])];
   return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--autoplay-policy=no-user-gesture-required', ...quiet, ...awake, ...microphone] });
 }
 
-/** A page in a context of its own, in the room. */
+/** A page in the room, in a separate browser context. */
 export async function enter(browser, url, { room, name, token: given, keepsTracks = false, ...options }) {
   const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
   const page = await context.newPage();
-  // The tracks of its microphone, for a test that unplugs it.
+  // Records the tracks of the microphone, for a test that unplugs it.
   if (keepsTracks) {
     await page.addInitScript(() => {
       globalThis.tracks = [];
@@ -82,7 +83,7 @@ export const counters = (page) => page.locator('#counters').evaluate(({ dataset 
 export const news = (page) => page.locator('#news').innerText();
 export const mood = (page) => page.locator('#room').getAttribute('data-mood');
 
-/** The microphone is there. */
+/** Waits until the microphone works. */
 export const isReady = (page) => page.locator('#talk[aria-disabled=false]').waitFor();
 
 /** Holds the button down. */

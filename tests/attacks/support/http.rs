@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: requests on one connection, and bytes as they are.
+//! HTTP/1.1 written by hand: requests on one connection, and raw bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::PATIENCE;
 use super::server::KEY;
 
-/// A connection that is kept.
+/// A connection that is used for several requests.
 pub(crate) struct Http {
     address: SocketAddr,
     socket: Option<TcpStream>,
@@ -20,12 +20,12 @@ pub(crate) fn socket(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).and_then(with_deadlines).expect("the server listens")
 }
 
-/// A socket whose kernel holds little of what it does not read.
+/// A socket with a small receive buffer.
 pub(crate) fn narrow_socket(address: SocketAddr) -> TcpStream {
     try_narrow_socket(address).expect("the server listens")
 }
 
-/// The same, of a server that may have ended.
+/// A socket with a small receive buffer, for a server that may have ended.
 pub(crate) fn try_narrow_socket(address: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.set_recv_buffer_size(4096)?;
@@ -40,14 +40,14 @@ fn with_deadlines(socket: TcpStream) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// All that comes back on a connection of its own until it ends, or until nothing comes for a while.
+/// Sends bytes on a new connection. Returns the answer until the connection ends, or until nothing arrives for a while.
 pub(crate) fn raw(address: SocketAddr, bytes: &[u8], patience: Duration) -> String {
     let mut socket = socket(address);
     let _ = socket.write_all(bytes);
     rest(&mut socket, patience)
 }
 
-/// All that still comes until the end, or until nothing comes for a while.
+/// The remaining bytes until the end, or until nothing arrives for a while.
 pub(crate) fn rest(socket: &mut TcpStream, patience: Duration) -> String {
     let _ = socket.set_read_timeout(Some(patience));
     let (mut reply, mut some) = (Vec::new(), [0; 16 * 1024]);
@@ -57,7 +57,7 @@ pub(crate) fn rest(socket: &mut TcpStream, patience: Duration) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// The status of an answer; 0 = there is none.
+/// The status of an answer. 0: there is no answer.
 pub(crate) fn status(answer: &str) -> u16 {
     answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).unwrap_or(0)
 }
@@ -67,7 +67,7 @@ impl Http {
         Http { address, socket: None }
     }
 
-    /// One request; none = the connection broke.
+    /// Sends one request. `None`: the connection broke.
     pub(crate) fn request(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Option<(u16, String)> {
         let answer = self.try_request(method, path, headers, body);
         if answer.is_none() {
@@ -76,7 +76,7 @@ impl Http {
         answer
     }
 
-    /// An operation of the server API.
+    /// Calls an operation of the server API.
     pub(crate) fn api(&mut self, operation: &str, body: &Value) -> Value {
         let answer =
             self.request("POST", &format!("/api/{operation}"), &format!("X-API-Key: {KEY}\r\n"), &body.to_string());
@@ -84,12 +84,12 @@ impl Http {
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{operation}: no JSON: {text}"))
     }
 
-    /// Publishes data.
+    /// Publishes data into a channel.
     pub(crate) fn publish(&mut self, channel: &str, data: &Value) -> Value {
         self.api("publish", &json!({"channel": channel, "data": data}))
     }
 
-    /// A counter or gauge of `/metrics`; its labels are added up.
+    /// The value of a counter or gauge of `/metrics`: the sum over all labels.
     pub(crate) fn metric(&mut self, name: &str) -> u64 {
         let (_, text) = self.request("GET", "/metrics", "", "").expect("metrics are served");
         let rest = text.lines().filter_map(|line| line.strip_prefix(name)).filter(|rest| rest.starts_with([' ', '{']));

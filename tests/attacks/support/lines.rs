@@ -1,4 +1,4 @@
-//! A client of lines over TCP.
+//! A client of the port of lines over TCP.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -22,13 +22,13 @@ impl Lines {
         let _ = self.socket.write_all(text.as_bytes());
     }
 
-    /// The next line; none = it has ended, or nothing came in time.
+    /// The next line. `None`: the connection has ended, or nothing arrived in time.
     pub(crate) fn hear(&mut self) -> Option<String> {
         let mut line = String::new();
         (self.reader.read_line(&mut line).ok()? > 0).then_some(line)
     }
 
-    /// All lines until the end, or until nothing comes for a while.
+    /// All lines until the end, or until nothing arrives for a while.
     pub(crate) fn rest(&mut self, patience: Duration) -> Vec<String> {
         let _ = self.socket.set_read_timeout(Some(patience));
         std::iter::from_fn(|| self.hear()).collect()

@@ -1,4 +1,5 @@
-//! The real server as a child process, clients made by hand, and the watch that sees what an attack costs others.
+//! The real server as a child process, clients written by hand, and the watch that measures what an attack costs
+//! others.
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -13,14 +14,14 @@ pub(crate) mod two;
 pub(crate) mod watch;
 pub(crate) mod websocket;
 
-/// No step of a test takes longer.
+/// The longest time of one step of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a flood lasts.
+/// The duration of a flood.
 pub(crate) const FLOOD: Duration = Duration::from_millis(2_000);
-/// A mebibyte.
+/// Bytes of a mebibyte.
 pub(crate) const MIB: u64 = 1024 * 1024;
 
-/// One attack at a time: each is to have the machine alone.
+/// Runs one attack at a time, so that each attack has the machine alone.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     static RAISED: Once = Once::new();
@@ -28,7 +29,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets this process, and servers that it starts, have as many descriptors as they may: crowds need some 16,000.
+/// Raises the limit of descriptors of this process and its servers to the allowed maximum: crowds need about 16,000.
 fn raise_descriptors() {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let most = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
@@ -38,17 +39,17 @@ fn raise_descriptors() {
     assert!(raised.is_ok_and(|status| status.success()), "prlimit is there (Debian package util-linux)");
 }
 
-/// Whether attacks are to be carried out at full size, for minutes: TOUCHLINE_ATTACKS_LONG.
+/// Whether TOUCHLINE_ATTACKS_LONG asks for attacks at full size, which run for minutes.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TOUCHLINE_ATTACKS_LONG").is_some()
 }
 
-/// The first number where attacks are short, the second where they are long.
+/// The first number for short attacks, the second for long ones.
 pub(crate) fn size(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
 
-/// Waits for a condition; whether it came true in time.
+/// Waits for a condition. Returns whether it became true in time.
 pub(crate) fn comes(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + within;
     while !condition() {

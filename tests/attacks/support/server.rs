@@ -1,4 +1,4 @@
-//! A server process with a configuration file, its log and its memory.
+//! A server process with its configuration file, log and memory.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -17,18 +17,18 @@ const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 pub(crate) const KEY: &str = "api-key";
 pub(crate) const SECRET: &str = "token-secret";
 
-/// A running server; it is killed when it is dropped.
+/// A running server. It is killed when the value is dropped.
 pub(crate) struct Server {
     child: Child,
     pub(crate) directory: PathBuf,
-    /// Where HTTP and WebSocket are served.
+    /// The address of HTTP and WebSocket.
     pub(crate) address: SocketAddr,
-    /// Where lines are served.
+    /// The address of the port of lines.
     pub(crate) lines: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// Options that let everybody subscribe, and read what there is to read.
+/// Options with which each client may subscribe and read everything.
 fn open(more: &Value) -> Value {
     let options = json!({
         "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
@@ -37,7 +37,7 @@ fn open(more: &Value) -> Value {
     merged(options, more)
 }
 
-/// The configuration that attacks are made on, unless they change it.
+/// The default configuration of the attacks.
 pub(crate) fn configuration() -> Value {
     let history = json!({
         "name": "big", "history_size": 300, "history_ttl": "600s", "force_recovery": true,
@@ -72,7 +72,7 @@ pub(crate) fn configuration() -> Value {
     })
 }
 
-/// One value over another: objects are merged, anything else replaces what was there.
+/// Puts one value over another: objects are merged, and any other value replaces the former value.
 pub(crate) fn merged(mut under: Value, over: &Value) -> Value {
     for (key, value) in over.as_object().into_iter().flatten() {
         let below = &mut under[key];
@@ -90,7 +90,7 @@ pub(crate) fn with_namespace(options: &Value) -> Value {
     json!({"channel": {"namespaces": namespaces}})
 }
 
-/// A directory of our own.
+/// Makes a new directory and returns its path.
 fn directory() -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("touchline-attacks-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
@@ -100,7 +100,7 @@ fn directory() -> PathBuf {
     directory
 }
 
-/// Writes a configuration that only its owner can read, into a directory of its own.
+/// Writes a configuration that only its owner can read, into a new directory.
 fn write(changes: &Value) -> (PathBuf, PathBuf) {
     let directory = directory();
     let file = directory.join("config.json");
@@ -109,7 +109,7 @@ fn write(changes: &Value) -> (PathBuf, PathBuf) {
     (directory, file)
 }
 
-/// What `touchline serve` says of a configuration that it must refuse.
+/// The output of `touchline serve` for a configuration that it must refuse.
 pub(crate) fn refusal(changes: &Value) -> Option<String> {
     let (directory, file) = write(changes);
     let output =
@@ -120,12 +120,12 @@ pub(crate) fn refusal(changes: &Value) -> Option<String> {
 }
 
 impl Server {
-    /// Starts one with the default configuration.
+    /// Starts a server with the default configuration.
     pub(crate) fn start() -> Self {
         Self::with(&json!({}))
     }
 
-    /// Starts one whose configuration is changed.
+    /// Starts a server with changes to the default configuration.
     pub(crate) fn with(changes: &Value) -> Self {
         let (directory, file) = write(changes);
         let mut command = Command::new(BINARY);
@@ -140,7 +140,7 @@ impl Server {
         Self::run(command, directory())
     }
 
-    /// Starts one from a shell's script; `$0` is the binary, `$1` the configuration.
+    /// Starts a server from a shell script. In the script `$0` is the binary and `$1` the configuration.
     pub(crate) fn in_shell(script: &str, changes: &Value) -> Self {
         let (directory, file) = write(changes);
         let mut command = Command::new("sh");
@@ -151,7 +151,7 @@ impl Server {
     fn run(mut command: Command, directory: PathBuf) -> Self {
         command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
-        let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let lines = BufReader::new(child.stderr.take().expect("the stream is piped")).lines();
         let log = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&log);
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| lock(&written).push(line)));
@@ -167,32 +167,32 @@ impl Server {
         server
     }
 
-    /// The address behind some words of the log.
+    /// The address that follows some words in the log.
     fn said(&self, words: &str) -> Option<SocketAddr> {
         self.log().iter().find_map(|line| line.split_once(words)?.1.split_whitespace().next()?.parse().ok())
     }
 
-    /// What it has logged.
+    /// The lines that the server has logged.
     pub(crate) fn log(&self) -> Vec<String> {
         lock(&self.log).clone()
     }
 
-    /// The process's number.
+    /// The process id of the server.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Bytes of memory that it has.
+    /// The memory of the server in bytes.
     pub(crate) fn memory(&self) -> u64 {
         memory(self.id())
     }
 
-    /// The most bytes of memory that it had since `forget_peak`.
+    /// The most memory of the server since `forget_peak`, in bytes.
     pub(crate) fn peak(&self) -> u64 {
         status(self.id(), "VmHWM:")
     }
 
-    /// Begins to look for the most memory anew.
+    /// Resets the peak of memory that the kernel has recorded.
     pub(crate) fn forget_peak(&self) {
         fs::write(format!("/proc/{}/clear_refs", self.id()), "5").expect("the process is ours");
     }
@@ -212,12 +212,12 @@ fn lock(log: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes of memory that a process has; 0 = it has ended.
+/// The memory of a process in bytes. 0: the process has ended.
 pub(crate) fn memory(process: u32) -> u64 {
     status(process, "VmRSS:")
 }
 
-/// A figure of `/proc/PID/status` in bytes.
+/// A value of `/proc/PID/status` in bytes.
 fn status(process: u32, name: &str) -> u64 {
     let text = fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));

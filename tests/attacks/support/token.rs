@@ -1,4 +1,4 @@
-//! JSON Web Tokens by hand, good and forged.
+//! JSON Web Tokens made by hand, valid and forged.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::server::SECRET;
 
-/// A token with any header, signed with HS256 by a secret.
+/// A token with any header, signed with HS256 and a secret.
 pub(crate) fn signed(header: &Value, claims: &Value, secret: &[u8]) -> String {
     let text = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()));
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), text.as_bytes());
     format!("{text}.{}", BASE64.encode(tag))
 }
 
-/// A token as the backend makes it.
+/// A token as a backend makes it.
 pub(crate) fn token(claims: &Value) -> String {
     signed(&json!({"alg": "HS256", "typ": "JWT"}), claims, SECRET.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! HTTP/2 by hand (RFC 9113): frames, heads without compression, WebSockets over streams (RFC 8441), and the windows of
-//! what we send.
+//! HTTP/2 by hand (RFC 9113): frames, heads without compression, WebSockets over streams (RFC 8441), and the windows
+//! for the bytes that the test sends.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -22,7 +22,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const WINDOW: i64 = 65_535;
 
-/// One frame of the server.
+/// One frame from the server.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -35,14 +35,14 @@ pub(crate) struct Two {
     pub(crate) socket: TcpStream,
     read: Vec<u8>,
     unsent: Vec<u8>,
-    /// What may still be sent: of the connection (0), and of each stream.
+    /// The number of bytes that the test may still send: for the connection (0), and for each stream.
     windows: HashMap<u32, i64>,
     initial: i64,
     /// The server has ended the connection.
     pub(crate) is_over: bool,
 }
 
-/// A frame.
+/// The bytes of an HTTP/2 frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     out.extend_from_slice(&[kind, flags]);
@@ -51,12 +51,12 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     out
 }
 
-/// One setting.
+/// The bytes of one HTTP/2 setting.
 pub(crate) fn setting(number: u16, value: u32) -> Vec<u8> {
     [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// A block of fields, each a literal that nobody has to remember. Texts are shorter than 127 bytes.
+/// A block of header fields. Each is a literal that is not added to the table. Texts are shorter than 127 bytes.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -75,7 +75,7 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
 }
 
 impl Two {
-    /// A connection whose settings have been sent; `window` = what the server may send on each stream.
+    /// Opens a connection and sends its settings. `window`: the bytes that the server may send on each stream.
     pub(crate) fn open(address: SocketAddr, window: u32) -> Self {
         let mut socket = http::narrow_socket(address);
         let settings = [setting(2, 0), setting(4, window)].concat();
@@ -105,7 +105,8 @@ impl Two {
         self.windows.insert(stream, self.initial);
     }
 
-    /// The next frame; none = the end, or nothing came in time. Settings and pings are answered, windows noted.
+    /// The next frame. `None`: the end, or nothing arrived in time. The call answers settings and pings, and notes
+    /// windows.
     pub(crate) fn next(&mut self, patience: Duration) -> Option<Frame> {
         let end = Instant::now() + patience;
         let mut some = [0; 16 * 1024];
@@ -126,7 +127,7 @@ impl Two {
         }
     }
 
-    /// The frame that has been read, if it is whole.
+    /// The next frame in the bytes that have been read, if it is complete.
     fn take(&mut self) -> Option<Frame> {
         let length = u32::from_be_bytes([0, *self.read.first()?, *self.read.get(1)?, *self.read.get(2)?]) as usize;
         if self.read.len() < 9 + length {
@@ -158,7 +159,7 @@ impl Two {
         Some(frame)
     }
 
-    /// Sends the same bytes on all streams as fast as windows and socket take them. Gives the bytes sent.
+    /// Sends the same bytes on all streams as fast as windows and socket allow. Returns the number of bytes sent.
     pub(crate) fn flood(&mut self, streams: &[u32], bytes: &[u8], lasting: Duration) -> u64 {
         let (began, mut sent) = (Instant::now(), 0);
         while began.elapsed() < lasting && !self.is_over {

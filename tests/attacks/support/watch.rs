@@ -1,5 +1,5 @@
-//! What an attack costs others, looked at while it goes on: the server's memory, `/health`, and a neighbour who gets
-//! what is published.
+//! Measures the cost of an attack for others while it runs: the server's memory, `/health`, and a neighbour that
+//! receives publications.
 
 use std::fmt::Display;
 use std::io::{Read as _, Write as _};
@@ -16,25 +16,25 @@ use super::server::{KEY, Server, memory};
 use super::websocket::WebSocket;
 use super::{MIB, PATIENCE, comes};
 
-/// Between two looks.
+/// The time between two requests to `/health`.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// Nine of ten looks at `/health` take no longer on a machine of one's own. Where work takes longer because cores are
-/// shared, so may they; and what this machine needs for an echo, `FLOORS` times, comes on top.
+/// Nine of ten requests to `/health` take at most this time on a machine without other load. On a machine with shared
+/// cores the time is multiplied by the measured stretch. The time of an echo is added `FLOORS` times.
 const HEALTH_MOST: Duration = Duration::from_millis(100);
-/// None takes longer, with the same on top.
+/// The longest request to `/health` takes at most this time, with the same corrections.
 const HEALTH_WORST: Duration = Duration::from_secs(1);
-/// A look at `/health` is more than an echo: so many of them.
+/// A request to `/health` may cost as much as this many echoes.
 const FLOORS: u32 = 3;
-/// Work that is measured, a tenth of the time.
+/// The duration of one measured piece of work. The work runs a tenth of the time.
 const WORK: Duration = Duration::from_millis(8);
-/// A machine that is busier than that can't show anything.
+/// On a machine with a larger stretch the measurement shows nothing.
 const STRETCH_MAX: f64 = 10.0;
-/// A server that takes so much is killed before the machine suffers: its attack has succeeded.
+/// A server that uses this much memory is killed to protect the machine: its attack has succeeded.
 const CEILING: u64 = 2048 * MIB;
-/// How long the neighbour's last publications may take on a machine of one's own.
+/// The longest time for the neighbour's last publications on a machine without other load.
 const DELIVERY: Duration = Duration::from_secs(5);
 
-/// What ends a thread; it does so too when the test fails and drops it.
+/// A value that ends a thread. It also ends the thread when a failing test drops it.
 #[derive(Default)]
 struct Flag(Arc<AtomicBool>);
 
@@ -44,7 +44,7 @@ impl Drop for Flag {
     }
 }
 
-/// One attack that is being watched.
+/// One attack while it is measured.
 pub(crate) struct Watch<'a> {
     name: &'static str,
     server: &'a Server,
@@ -62,7 +62,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins to watch; what has been made before counts for nothing.
+    /// Starts the measurement. Earlier memory of the server does not count.
     pub(crate) fn begin(name: &'static str, server: &'a Server) -> Self {
         let is_over = Flag::default();
         let is_heard = Flag::default();
@@ -84,7 +84,7 @@ impl<'a> Watch<'a> {
         let share = std::thread::spawn(move || stretch(&flag));
         let flag = over();
         let publisher = std::thread::spawn(move || publish(address, &flag));
-        // Who watches is there before the first figure is taken.
+        // The neighbour must be subscribed before the first figure is taken.
         comes(PATIENCE, || delivered.load(Relaxed) > 0);
         server.forget_peak();
         let before = server.memory();
@@ -105,13 +105,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Notes what the attacker was told.
+    /// Notes the answer to the attacker.
     pub(crate) fn told(&mut self, what: impl Display) {
         self.told.push(what.to_string());
     }
 
-    /// Ends the watch: tells what it saw, and asserts that nobody else paid, and that the server took no more than so
-    /// many bytes. Tells how many times as long work took as on a machine of one's own.
+    /// Ends the measurement and prints it. Asserts that no other client was harmed, and that the server's memory grew
+    /// by at most `memory` bytes. Returns the stretch: the time of work divided by its time on a machine without other
+    /// load.
     pub(crate) fn end(self, memory: u64) -> f64 {
         self.is_over.0.store(true, Relaxed);
         assert!(
@@ -139,7 +140,7 @@ impl<'a> Watch<'a> {
             wrong.as_deref().map(|wrong| format!(": {wrong}")).unwrap_or_default(),
             self.told.join(", "),
         );
-        // Not by print!, which is shown for tests that fail only.
+        // The test does not use print!, whose output is shown only for tests that fail.
         let _ = std::io::stderr().write_all(line.as_bytes());
         assert!(growth <= memory, "{}: the server took {growth} bytes more, {memory} are allowed", self.name);
         assert!(most <= HEALTH_MOST.mul_f64(stretch) + floor_most * FLOORS, "{}: /health takes {most:?}", self.name);
@@ -154,14 +155,14 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The time that so many of a hundred do not exceed.
+/// The time that `percent` of a hundred measurements do not exceed.
 pub(crate) fn part(times: &[Duration], percent: usize) -> Duration {
     let mut times = times.to_vec();
     times.sort_unstable();
     times.get((times.len() * percent / 100).min(times.len().saturating_sub(1))).copied().unwrap_or(Duration::ZERO)
 }
 
-/// Kills a process that takes more than a machine can bear; whether it did.
+/// Kills a process that uses too much memory for the machine. Returns whether it was killed.
 fn keep_below(process: u32, is_over: &AtomicBool) -> bool {
     while !is_over.load(Relaxed) {
         if memory(process) > CEILING {
@@ -173,14 +174,14 @@ fn keep_below(process: u32, is_over: &AtomicBool) -> bool {
     false
 }
 
-/// Looks at `/health` again and again; a look that fails counts as one that takes for ever.
+/// Sends requests to `/health` again and again. A request that fails counts as one that never ends.
 fn look(address: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
     let mut http = Http::new(address);
     let mut times = Vec::new();
     while !is_over.load(Relaxed) {
         let began = Instant::now();
-        // A connection that was kept may have been closed meanwhile: then the request is sent again, on a fresh one
-        // (RFC 9112 section 9.3.1).
+        // The server may have closed the kept connection. Then the request is sent again on a new connection (RFC 9112
+        // section 9.3.1).
         let answer = http.request("GET", "/health", "", "").or_else(|| http.request("GET", "/health", "", ""));
         let is_well = answer.is_some_and(|(status, _)| status == 200);
         times.push(if is_well { began.elapsed() } else { PATIENCE });
@@ -189,7 +190,7 @@ fn look(address: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
     times
 }
 
-/// What this machine needs for an echo between two threads of ours: nobody is faster.
+/// The time of an echo between two threads of this process: no server answers faster.
 fn echo(is_over: &AtomicBool) -> Vec<Duration> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let mut socket = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
@@ -210,8 +211,8 @@ fn echo(is_over: &AtomicBool) -> Vec<Duration> {
     times
 }
 
-/// How many times as long work takes as it takes of a core: the shards' threads, too, have to share cores with
-/// attackers and neighbours.
+/// The elapsed time of work divided by its processor time. The shards' threads share cores with attackers and
+/// neighbours in the same way.
 fn stretch(is_over: &AtomicBool) -> f64 {
     let used = || {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -223,7 +224,7 @@ fn stretch(is_over: &AtomicBool) -> f64 {
     let (mut of_core, mut of_clock) = (Duration::ZERO, Duration::ZERO);
     while !is_over.load(Relaxed) {
         let (before, began) = (used(), Instant::now());
-        // Longer than the scheduler's slice, so that it is seen who else is there.
+        // The work is longer than the scheduler's slice, so that other threads on the core are noticed.
         while used() - before < WORK && began.elapsed() < WORK * 50 {}
         of_core += used() - before;
         of_clock += began.elapsed();
@@ -232,7 +233,7 @@ fn stretch(is_over: &AtomicBool) -> f64 {
     (of_clock.as_secs_f64() / of_core.as_secs_f64().max(f64::EPSILON)).clamp(1.0, STRETCH_MAX)
 }
 
-/// Publishes 1, 2, 3, … until it is over; gives the last, and what was wrong, if anything was.
+/// Publishes 1, 2, 3, … until the end. Returns the last number, and the first fault if there was one.
 fn publish(address: SocketAddr, is_over: &AtomicBool) -> (u64, Option<String>) {
     let mut http = Http::new(address);
     let key = format!("X-API-Key: {KEY}\r\n");
@@ -248,7 +249,7 @@ fn publish(address: SocketAddr, is_over: &AtomicBool) -> (u64, Option<String>) {
     (last, None)
 }
 
-/// Hears 1, 2, 3, … until it is not needed any more; gives what was wrong, if anything was.
+/// Receives 1, 2, 3, … until the end. Returns the first fault if there was one.
 fn subscribe(mut neighbour: WebSocket, is_over: &AtomicBool, delivered: &AtomicU64) -> Option<String> {
     while !is_over.load(Relaxed) {
         if !neighbour.has_more(INTERVAL) {

@@ -1,4 +1,4 @@
-//! A WebSocket by hand (RFC 6455), its masks all zeros; and crowds of them.
+//! A WebSocket by hand (RFC 6455), whose masks are all zeros, and crowds of WebSockets.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -12,14 +12,14 @@ use super::{PATIENCE, http};
 /// An empty masked ping.
 pub(crate) const PING: &[u8] = &[0x89, 0x80, 0, 0, 0, 0];
 
-/// What the server says.
+/// A message from the server.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Heard {
     Text(String),
     Binary(Vec<u8>),
     Pong,
     Close(u16, String),
-    /// The socket was closed, or nothing came in time.
+    /// The socket was closed, or nothing arrived in time.
     End,
 }
 
@@ -60,17 +60,17 @@ pub(crate) fn text(text: &str) -> Vec<u8> {
 }
 
 impl WebSocket {
-    /// One that has shaken hands and said nothing.
+    /// Opens a WebSocket that has sent only its handshake.
     pub(crate) fn open(address: SocketAddr) -> Self {
         Self::over(http::socket(address), "")
     }
 
-    /// The same, with a kernel that holds little.
+    /// Opens a WebSocket on a socket with a small receive buffer.
     pub(crate) fn narrow(address: SocketAddr) -> Self {
         Self::over(http::narrow_socket(address), "")
     }
 
-    /// Shakes hands on a socket, with more headers.
+    /// Makes the handshake on a socket, with additional headers.
     pub(crate) fn over(mut socket: TcpStream, extra: &str) -> Self {
         socket.write_all(handshake(extra).as_bytes()).expect("the server reads");
         let head = head(&mut socket);
@@ -78,7 +78,7 @@ impl WebSocket {
         WebSocket { socket, lines: VecDeque::new() }
     }
 
-    /// A session of the anonymous user.
+    /// Opens a session of the anonymous user.
     pub(crate) fn connected(address: SocketAddr) -> Self {
         let mut websocket = Self::open(address);
         websocket.must(&json!({"id": 1, "connect": {}}));
@@ -93,7 +93,7 @@ impl WebSocket {
         self.send(&text(&command.to_string()));
     }
 
-    /// Whether there is something to be heard, or the end, within some time.
+    /// Whether bytes or the end arrive within some time.
     pub(crate) fn has_more(&mut self, patience: Duration) -> bool {
         let _ = self.socket.set_read_timeout(Some(patience));
         let is_there = !self.lines.is_empty() || self.socket.peek(&mut [0]).is_ok();
@@ -137,7 +137,7 @@ impl WebSocket {
         })
     }
 
-    /// The next message that is no ping; pings are answered and pongs passed over.
+    /// The next message that is not a ping. Pings are answered, and pongs are skipped.
     pub(crate) fn next(&mut self) -> Result<Value, Heard> {
         loop {
             while let Some(line) = self.lines.pop_front() {
@@ -155,13 +155,13 @@ impl WebSocket {
         }
     }
 
-    /// A command's reply, or how the connection ended; pushes are passed over.
+    /// Sends a command and returns its reply, or the end of the connection. Pushes are skipped.
     pub(crate) fn ask(&mut self, command: &Value) -> Result<Value, Heard> {
         self.send_json(command);
         self.reply(&command["id"])
     }
 
-    /// The reply with that id; other messages are passed over.
+    /// The reply with this id. Other messages are skipped.
     pub(crate) fn reply(&mut self, id: &Value) -> Result<Value, Heard> {
         loop {
             let message = self.next()?;
@@ -171,14 +171,14 @@ impl WebSocket {
         }
     }
 
-    /// A command that must be carried out.
+    /// Sends a command that must succeed.
     pub(crate) fn must(&mut self, command: &Value) -> Value {
         let reply = self.ask(command).unwrap_or_else(|end| panic!("{command}: {end:?}"));
         assert!(reply["error"].is_null(), "{command}: {reply}");
         reply
     }
 
-    /// The error number of a command's reply, or the close code.
+    /// Sends a command and returns its error number or the close code.
     pub(crate) fn told(&mut self, command: &Value) -> Told {
         match self.ask(command) {
             Ok(reply) => reply["error"]["code"].as_u64().map_or(Told::Done, Told::Error),
@@ -187,7 +187,7 @@ impl WebSocket {
         }
     }
 
-    /// How it ends; messages before are passed over.
+    /// The end of the connection. Messages before it are skipped.
     pub(crate) fn end(&mut self, patience: Duration) -> Told {
         let _ = self.socket.set_read_timeout(Some(patience));
         let end = Instant::now() + patience;
@@ -202,20 +202,20 @@ impl WebSocket {
     }
 }
 
-/// What an attacker was told.
+/// The server's answer to an attacker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Told {
-    /// It was let.
+    /// The action was accepted.
     Done,
     /// The number of an error.
     Error(u64),
     /// A close code.
     Closed(u16),
-    /// The socket ended without a word, or nothing came.
+    /// The socket ended without a close frame, or nothing arrived.
     Ended,
 }
 
-/// The head of an answer.
+/// The head of an HTTP answer.
 pub(crate) fn head(socket: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -228,11 +228,11 @@ pub(crate) fn head(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// Many sessions, each of which has sent the same messages behind `connect`, and has been answered with some words.
+/// Opens many sessions. Each has sent the same messages after `connect`, and its answer contains some words.
 pub(crate) fn crowd(address: SocketAddr, size: usize, messages: &[u8], words: &str) -> Vec<TcpStream> {
     let mut sockets: Vec<TcpStream> = Vec::with_capacity(size);
     let opening = [handshake("").as_bytes(), &text(r#"{"id":1,"connect":{}}"#), messages].concat();
-    // Some hundred at a time: more would only wait in the backlog.
+    // Some hundred connect at a time: more would only wait in the backlog.
     while sockets.len() < size {
         let first = sockets.len();
         for _ in first..size.min(first + 250) {
@@ -253,8 +253,8 @@ pub(crate) fn crowd(address: SocketAddr, size: usize, messages: &[u8], words: &s
     sockets
 }
 
-/// Sends the same bytes on all sockets as fast as they are taken, and reads what comes if it is to. Gives the bytes
-/// sent, and how many sockets have ended.
+/// Sends the same bytes on all sockets as fast as they accept them, and reads the answers if `is_reading`. Returns the
+/// number of bytes sent and the number of sockets that have ended.
 pub(crate) fn flood(sockets: &[TcpStream], bytes: &[u8], lasting: Duration, is_reading: bool) -> (u64, usize) {
     let began = Instant::now();
     let (mut sent, mut ended, mut some) = (0, vec![false; sockets.len()], vec![0; 64 * 1024]);
@@ -283,7 +283,7 @@ pub(crate) fn flood(sockets: &[TcpStream], bytes: &[u8], lasting: Duration, is_r
     (sent, ended.iter().filter(|ended| **ended).count())
 }
 
-/// Reads what is there, or a good part of it: whether there was something, and whether the socket has ended.
+/// Reads much of what has arrived. Returns whether there was input, and whether the socket has ended.
 fn drain(mut socket: &TcpStream, some: &mut [u8]) -> (bool, bool) {
     for reads in 0..16 {
         match socket.read(some) {

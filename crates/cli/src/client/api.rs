@@ -1,4 +1,4 @@
-//! Calls of the server API, by those commands that are its clients.
+//! Calls of the server API, for the commands that are its clients.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,45 +19,45 @@ use super::url::{ServerUrl, TIMEOUT};
 use crate::api_arguments::ApiArguments;
 use crate::arguments::CONFIG_VARIABLE;
 
-/// Largest excerpt of an answer in an error, characters.
+/// Maximum length of the excerpt of an answer in an error, characters.
 const EXCERPT_LEN_MAX: usize = 200;
 
-/// The URL of the server API, and its key.
+/// A client of the server API: its URL, key, TLS configuration and timeout.
 #[derive(Clone)]
 pub(crate) struct ApiClient {
     base: ServerUrl,
     key: String,
-    /// How TLS is spoken. `None` = the URL has none.
+    /// The TLS configuration. `None` = the URL does not use TLS.
     tls: Option<Arc<ClientConfig>>,
-    /// How long a call may take in all.
+    /// Maximum time of a whole call.
     patience: Duration,
 }
 
 impl ApiClient {
-    /// An API at a base URL, with or without `/api` at its end. `ca` names a file with the certificates of authorities
-    /// that are trusted beside the system's.
+    /// A client for a base URL, with or without `/api` at its end. `ca` is a file with CA certificates that are trusted
+    /// in addition to the system's.
     ///
     /// # Errors
-    /// When the URL is not valid, no header can carry the key, or the file cannot be read.
+    /// When the URL is not valid, the key is not valid in a header, or the file cannot be read.
     pub(crate) fn new(url: &str, key: String, ca: Option<&Path>) -> Result<Self> {
         let mut base = ServerUrl::parse(url, "http")?;
         if key.bytes().any(|b| !b.is_ascii_graphic()) {
-            bail!("the key of the server API has characters that no header can carry");
+            bail!("the key of the server API has characters that are not valid in a header");
         }
         base.path = base.path.trim_end_matches('/').trim_end_matches("/api").to_owned();
         let tls = base.is_tls.then(|| tls::client_config(ca)).transpose()?;
         Ok(ApiClient { base, key, tls, patience: TIMEOUT })
     }
 
-    /// The same with another time for a call.
+    /// The same client with another timeout.
     fn within(self, patience: Duration) -> Self {
         ApiClient { patience, ..self }
     }
 
-    /// As the arguments say; a key that they don't give comes from the configuration.
+    /// A client as the arguments say. A URL or a key that they do not give comes from the configuration.
     ///
     /// # Errors
-    /// When the URL is not valid, or the configuration or the authorities cannot be read.
+    /// When the URL is not valid, or the configuration or the CA certificates cannot be read.
     pub(crate) fn from_arguments(arguments: &ApiArguments) -> Result<Self> {
         let ca = arguments.ca.as_deref();
         if let (Some(url), Some(key)) = (&arguments.api, &arguments.key) {
@@ -72,19 +72,19 @@ impl ApiClient {
         Ok(ApiClient::new(&url, key, ca)?.within(arguments.timeout))
     }
 
-    /// Calls one operation and gives its result.
+    /// Calls one operation and returns its result.
     ///
     /// # Errors
-    /// When the server isn't there, is too slow or refuses; the API's own errors with number and text. None of them
-    /// has the key, even if the server repeats it.
+    /// When the server cannot be reached, is too slow or refuses the call. Errors of the API have their number and
+    /// text. No error contains the key, even if the server repeats it.
     pub(crate) fn call(&self, operation: &str, request: &Json) -> Result<Json> {
         self.result_of(&self.answer(operation, request.to_string().into_bytes())?)
     }
 
-    /// Calls one operation and gives the whole answer: the JSON of a result, or of an error of the API.
+    /// Calls one operation and returns the whole answer: the JSON of a result or of an API error.
     ///
     /// # Errors
-    /// When the server isn't there, is too slow, or answers something else. None of them has the key.
+    /// When the server cannot be reached, is too slow, or answers something else. No error contains the key.
     pub(crate) fn answer(&self, operation: &str, request: Vec<u8>) -> Result<Vec<u8>> {
         debug_assert!(operations().any(|known| known.name == operation), "the server has no operation {operation}");
         let url = ServerUrl { path: format!("{}/api/{operation}", self.base.path), ..self.base.clone() };
@@ -92,7 +92,7 @@ impl ApiClient {
         match answer.status {
             200..=299 => {}
             401 => bail!(
-                "the server at {} refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY",
+                "the server at {} refused the key (401): set it with --key, --config or TOUCHLINE_HTTP_API_KEY",
                 url.authority()
             ),
             _ if refusal_in(&answer.body, &self.key).is_some() => {}
@@ -102,26 +102,26 @@ impl ApiClient {
         Ok(answer.body)
     }
 
-    /// The result in an answer of this API.
+    /// The result in an answer of the server API.
     ///
     /// # Errors
-    /// [`ApiRefusal`] for an error of the API; another when the answer is not of a server API.
+    /// [`ApiRefusal`] for an error of the API; another error if the answer does not come from a server API.
     pub(crate) fn result_of(&self, answer: &[u8]) -> Result<Json> {
         result_of(answer, &self.key)
     }
 }
 
-/// The server API has refused a call.
+/// An error of the server API.
 #[derive(Debug)]
 pub(crate) struct ApiRefusal {
     code: u64,
     message: String,
-    /// The field of the request that is the cause, if the server names one.
+    /// The field of the request that caused the error, if the server names one.
     field: Option<String>,
 }
 
 impl ApiRefusal {
-    /// The number of the error.
+    /// The error code.
     pub(crate) fn code(&self) -> u64 {
         self.code
     }
@@ -133,7 +133,8 @@ impl fmt::Display for ApiRefusal {
         if let Some(field) = &self.field {
             write!(f, ", because of the field {field}")?;
         }
-        // A server of another version may have errors that this one does not know, and so may clients that are called.
+        // A server of another version may have errors that this version does not know, and so may clients that answer a
+        // call.
         let known = Error::CATALOGUE.iter().find(|known| u64::from(known.error.code) == self.code);
         known.map_or(Ok(()), |known| write!(f, " ({}). {}", known.name, known.remedy))
     }
@@ -141,7 +142,7 @@ impl fmt::Display for ApiRefusal {
 
 impl std::error::Error for ApiRefusal {}
 
-/// The error in the answer of the server API to a call with this key; None = it holds none.
+/// The error in an answer of the server API to a call with this key. `None` = the answer has no error.
 fn refusal_in(body: &[u8], key: &str) -> Option<ApiRefusal> {
     let reply: Json = serde_json::from_slice(body).ok()?;
     let error = reply.get("error")?.as_object()?;
@@ -153,10 +154,10 @@ fn refusal_in(body: &[u8], key: &str) -> Option<ApiRefusal> {
     })
 }
 
-/// The result in the answer of the server API to a call with this key.
+/// The result in an answer of the server API to a call with this key.
 ///
 /// # Errors
-/// The API's own error, with its number and text; another when the answer is not of a server API.
+/// The error of the API with its number and text; another error if the answer does not come from a server API.
 fn result_of(body: &[u8], key: &str) -> Result<Json> {
     let foreign = || format!("the answer does not come from a server API: {}", excerpt(body, key));
     let mut reply: Json = serde_json::from_slice(body).with_context(foreign)?;
@@ -166,19 +167,19 @@ fn result_of(body: &[u8], key: &str) -> Result<Json> {
     reply.get_mut("result").map(Json::take).with_context(foreign)
 }
 
-/// The configuration file: the one that was typed, else the one that TOUCHLINE_CONFIG names.
+/// The configuration file: the given one, else the one that TOUCHLINE_CONFIG names. `None` = there is none.
 pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
     typed.map(Path::to_owned).or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into))
 }
 
-/// What a configuration is made of: the file that was typed or that TOUCHLINE_CONFIG names, if there is one, the
-/// environment, and the keys that were typed.
+/// The sources of a configuration: the given file or the one that TOUCHLINE_CONFIG names, the environment, and the keys
+/// of the command line.
 pub(crate) fn sources(file: Option<&Path>, keys: &[(String, String)]) -> Sources {
     let flags = Flags { keys: keys.to_vec(), ..Flags::default() };
     Sources { file: named(file), variables: process_variables(), flags, development: None }
 }
 
-/// Where the server API of these settings is reached from this machine: on the internal port, if there is one.
+/// The URL of the server API from this machine: on the internal port, if there is one.
 ///
 /// # Errors
 /// When `http_server.internal_address` is not valid.
@@ -186,7 +187,7 @@ fn api_endpoint(settings: &Settings) -> Result<String> {
     if settings.http_api.external { Ok(endpoint(settings, "http")) } else { operator_endpoint(settings) }
 }
 
-/// Where the probes and metrics of these settings are reached from this machine: on the internal port, if there is one.
+/// The URL of the probes and metrics from this machine: on the internal port, if there is one.
 ///
 /// # Errors
 /// When `http_server.internal_address` is not valid.
@@ -199,8 +200,7 @@ pub(crate) fn operator_endpoint(settings: &Settings) -> Result<String> {
     })
 }
 
-/// Where clients reach a server with these settings from this machine: `scheme://host:port`, or `schemes://host:port`
-/// if it speaks TLS.
+/// The URL of the port for clients from this machine: `scheme://host:port`, or `schemes://host:port` if it uses TLS.
 pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> String {
     let server = &settings.http_server;
     let address = server.bind_address().unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -208,39 +208,39 @@ pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> String {
     url_at(scheme, is_tls, SocketAddr::new(address, server.port))
 }
 
-/// The URL of a port from this machine.
+/// The URL of a bound port from this machine.
 pub(crate) fn url_at(scheme: &str, is_tls: bool, bound: SocketAddr) -> String {
     format!("{scheme}{}://{}", if is_tls { "s" } else { "" }, reachable(bound))
 }
 
-/// The address to type. A server that listens on every interface is reached by the loopback address of IPv4: there
-/// `serve --dev` listens too.
+/// The address by which a client on this machine reaches a bound port. If the server listens on every interface, it is
+/// the IPv4 loopback address, on which `serve --dev` listens too.
 pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
     if bound.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, bound.port())) } else { bound }
 }
 
-/// The key of the server API in these settings: the one that may do everything, else the first that has a name.
+/// The key of the server API in these settings: `http_api.key`, else the first of `http_api.keys`.
 pub(crate) fn configured_key(settings: &Settings) -> String {
     let api = &settings.http_api;
     let named = api.keys.first().filter(|_| api.key.is_empty()).map(|named| &named.options.key);
     named.unwrap_or(&api.key).clone()
 }
 
-/// The settings of a file, if one is named, and of the environment.
+/// The settings of a file, if there is one, and of the environment.
 ///
 /// # Errors
-/// When they have faults.
+/// When the configuration has errors.
 pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
     let sources = Sources { file: named(file), variables: process_variables(), ..Sources::default() };
     let (configuration, _) = touchline_config::read(&sources, &PROBES).into_result()?;
     Ok(configuration.settings)
 }
 
-/// The beginning of what a server has answered, for a person to read. A server that repeats the request must not bring
-/// the key into a log: the key goes before the text is cut, so that no part of it stays either.
+/// The beginning of an answer, for an error message. A server that repeats the request must not bring the key into a
+/// log. The key is removed before the text is cut, so that no part of it stays.
 fn excerpt(body: &[u8], key: &str) -> String {
     let mut text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).collect();
-    // As it is, and as JSON has it within quotes.
+    // The key as it is, and as it appears within quotes in JSON.
     let quoted = Json::from(key).to_string();
     for shown in [key, &quoted[1..quoted.len() - 1]] {
         if !shown.is_empty() {

@@ -1,5 +1,5 @@
-//! One request on one connection, by hyper's client: the binary has it and its TLS for ACME already, so it adds no
-//! crate, while `ureq` would.
+//! One request on one connection, with hyper's client. The binary already contains it and its TLS for ACME, while
+//! `ureq` would add a crate.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use tokio_rustls::TlsConnector;
 use super::tls::{explain, server_name};
 use super::url::ServerUrl;
 
-/// Largest head of an answer, bytes.
+/// Maximum size of the head of an answer, bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
-/// Largest body of an answer, bytes.
+/// Maximum size of the body of an answer, bytes.
 const BODY_LEN_MAX: usize = 64 * 1024 * 1024;
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct HttpReply {
-    /// The status code.
+    /// The HTTP status code.
     pub(crate) status: u16,
-    /// The body.
+    /// The whole body.
     pub(crate) body: Vec<u8>,
 }
 
 /// The limits of one request.
 #[derive(Clone, Copy)]
 struct RequestLimits {
-    /// Time for all of it: to find the server and connect, the TLS handshake, and the whole answer.
+    /// Maximum time of the whole request: name lookup, connection, TLS handshake, and the whole answer.
     patience: Duration,
-    /// Largest body of the answer, bytes.
+    /// Maximum size of the body of the answer, bytes.
     body_len_max: usize,
 }
 
-/// Posts JSON, with the key if there is one, and with TLS if a configuration is given. `patience`: time for all of it,
-/// from the search for the server to the end of the answer.
+/// Posts JSON, with the key if it is not empty, and with TLS if a configuration is given. `patience` is the maximum
+/// time from the name lookup to the end of the answer.
 ///
 /// # Errors
-/// When no server answers, its certificate is not trusted, the answer is not HTTP, or it is too large or too late.
+/// When no server answers, its certificate is not trusted, or the answer is not HTTP, too large or too late.
 pub(crate) fn post(
     url: &ServerUrl,
     tls: Option<&Arc<ClientConfig>>,
@@ -59,7 +59,7 @@ pub(crate) fn post(
     post_within(url, tls, key, body, RequestLimits { patience, body_len_max: BODY_LEN_MAX })
 }
 
-/// Gets what is at a URL, with TLS if a configuration is given. `patience`: time for all of it.
+/// Sends a GET request, with TLS if a configuration is given. `patience` is the maximum time of the whole request.
 ///
 /// # Errors
 /// As [`post`].
@@ -81,7 +81,7 @@ fn post_within(
         .header(CONTENT_TYPE, "application/json")
         .header(CONNECTION, "close");
     if !key.is_empty() {
-        let mut value = HeaderValue::from_str(key).context("no header can carry the key")?;
+        let mut value = HeaderValue::from_str(key).context("the key is not valid in a header")?;
         value.set_sensitive(true);
         request = request.header("X-API-Key", value);
     }
@@ -89,7 +89,7 @@ fn post_within(
     ask(url, tls, request, limits)
 }
 
-/// Sends a request on a connection of its own, and reads the whole answer.
+/// Sends a request on a new connection and reads the whole answer.
 fn ask(
     url: &ServerUrl,
     tls: Option<&Arc<ClientConfig>>,
@@ -105,14 +105,14 @@ fn ask(
             Some(config) => {
                 let connector = TlsConnector::from(Arc::clone(config));
                 let handshake = timeout_at(end, connector.connect(server_name(url)?, stream)).await;
-                let late = || anyhow!("{} did not agree on TLS in time", url.authority());
+                let late = || anyhow!("{} did not complete the TLS handshake in time", url.authority());
                 let stream = handshake.map_err(|_| late())?.map_err(|error| explain(error, url))?;
                 exchange(stream, request, end, limits).await
             }
         };
         answer.with_context(|| format!("failed to read the answer of {}", url.authority()))
     });
-    // A thread that still looks for the server's name is not waited for.
+    // Do not wait for a thread that still looks up the server's name.
     runtime.shutdown_background();
     answer
 }
@@ -135,10 +135,10 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let mut sender = open(TokioIo::new(stream)).await?;
-    let response = timeout_at(end, sender.send_request(request)).await.context("it did not come in time")?;
+    let response = timeout_at(end, sender.send_request(request)).await.context("it did not arrive in time")?;
     let (head, mut body) = response.map_err(told)?.into_parts();
     let mut bytes = Vec::new();
-    while let Some(frame) = timeout_at(end, body.frame()).await.context("the rest did not come in time")? {
+    while let Some(frame) = timeout_at(end, body.frame()).await.context("the rest did not arrive in time")? {
         let Ok(data) = frame.map_err(told)?.into_data() else { continue };
         if bytes.len() + data.len() > limits.body_len_max {
             bail!("it has more than {} bytes", limits.body_len_max);
@@ -148,22 +148,22 @@ where
     Ok(HttpReply { status: head.status.as_u16(), body: bytes })
 }
 
-/// Begins HTTP on a connection, which a task of the runtime drives from then on.
+/// Starts HTTP on a connection. A task of the runtime drives the connection.
 async fn open<S: Read + Write + Unpin + Send + 'static>(stream: S) -> Result<SendRequest<Full<Bytes>>> {
     let (sender, connection) = http1::Builder::new().max_buf_size(HEAD_LEN_MAX).handshake(stream).await?;
-    // Its error reaches the request, too.
+    // Its error also reaches the request.
     tokio::spawn(connection);
     Ok(sender)
 }
 
-/// Says what is wrong with an answer.
+/// Explains what is wrong with an answer.
 fn told(error: hyper::Error) -> Error {
     let text = if error.is_parse_too_large() {
         "the head of the answer is too long"
     } else if error.is_parse() {
-        "the other end does not speak HTTP here (is it https://?)"
+        "the port does not use HTTP (is it https://?)"
     } else if error.is_incomplete_message() {
-        "the answer broke off"
+        "the answer is incomplete"
     } else if is_reset(&error) {
         "the connection was reset"
     } else {
@@ -185,12 +185,12 @@ mod tests {
 
     const SMALL: RequestLimits = RequestLimits { patience: Duration::from_millis(300), body_len_max: 10 };
 
-    /// What a server that gives these bytes is understood to answer. It hangs up at once, or never.
+    /// The parsed answer of a server that sends these bytes and closes the connection at once or never.
     fn answer(bytes: &'static [u8], hangs_up: bool) -> Result<(u16, String)> {
         answer_after(bytes, hangs_up, |_| {})
     }
 
-    /// The same of a server that does something on the connection before it hangs up.
+    /// The same for a server that runs `then` on the connection before it closes it.
     fn answer_after(
         bytes: &'static [u8],
         hangs_up: bool,
@@ -239,13 +239,13 @@ mod tests {
     #[test]
     fn an_answer_that_trickles_does_not_last_longer_than_the_patience() {
         let trickle = |stream: &mut std::net::TcpStream| {
-            // Each byte comes long before the patience is over; it ends when the client has gone.
+            // Each byte comes long before the timeout; the loop ends when the client has gone.
             while stream.write_all(b"HTTP/1.1 200").is_ok() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         };
         let said = format!("{:#}", answer_after(b"", true, trickle).expect_err("it never ends"));
-        assert!(said.contains("in time") || said.contains("does not speak HTTP"), "{said}");
+        assert!(said.contains("in time") || said.contains("does not use HTTP"), "{said}");
         let drip = |stream: &mut std::net::TcpStream| {
             while stream.write_all(b"0").is_ok() {
                 std::thread::sleep(Duration::from_millis(50));
@@ -253,7 +253,7 @@ mod tests {
         };
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let said = format!("{:#}", answer_after(head, true, drip).expect_err("it never ends"));
-        assert!(said.contains("the rest did not come in time"), "{said}");
+        assert!(said.contains("the rest did not arrive in time"), "{said}");
     }
 
     #[test]
@@ -261,9 +261,9 @@ mod tests {
         let said = |bytes, hangs_up| format!("{:#}", answer(bytes, hangs_up).expect_err("it is no answer"));
         for (bytes, hangs_up, expected) in [
             (&b"HTTP/1.1 200 OK\r\n\r\nmore than ten"[..], false, "more than 10 bytes"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", false, "the rest did not come in time"),
-            (b"HTTP/1.1 200", false, "did not come in time"),
-            (b"SSH-2.0-OpenSSH\r\n\r\n", true, "does not speak HTTP"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", false, "the rest did not arrive in time"),
+            (b"HTTP/1.1 200", false, "did not arrive in time"),
+            (b"SSH-2.0-OpenSSH\r\n\r\n", true, "does not use HTTP"),
             (b"\x15\x03\x03\x00\x02\x02\x46", true, "is it https://?"),
         ] {
             let said = said(bytes, hangs_up);

@@ -1,5 +1,5 @@
-//! What the commands that are clients of a server have in common: its address, trust in its certificate, one request of
-//! HTTP, and the server API.
+//! Shared code of the commands that are clients of a server: its address, trust in its certificate, one HTTP request,
+//! and the server API.
 
 pub(crate) mod api;
 pub(crate) mod http;

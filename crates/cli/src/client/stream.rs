@@ -1,4 +1,4 @@
-//! A blocking stream to a server, with TLS or without.
+//! A blocking stream to a server, with or without TLS.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,20 +10,20 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use super::tls::{explain, server_name};
 use super::url::ServerUrl;
 
-/// A connection to a server.
+/// An open connection to a server.
 pub(crate) enum ClientStream {
-    /// Bytes as they are.
+    /// A connection without TLS.
     Plain(TcpStream),
-    /// Encrypted bytes; the handshake is done.
+    /// A connection with TLS after the handshake.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl ClientStream {
-    /// Connects, and agrees on TLS where a configuration is given.
+    /// Connects, and performs the TLS handshake if a configuration is given.
     ///
     /// # Errors
-    /// When no address answers in time, or TLS fails; an error of the kind `TlsRefusal` when the server
-    /// does not speak it, or its certificate is the reason.
+    /// When no address answers in time, or TLS fails. The error is a `TlsRefusal` if the server does not use TLS or its
+    /// certificate is not trusted.
     pub(crate) fn connect(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         let mut stream = url.connect()?;
         let Some(config) = tls else { return Ok(ClientStream::Plain(stream)) };
@@ -34,7 +34,7 @@ impl ClientStream {
         Ok(ClientStream::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    /// The stream below.
+    /// The TCP stream of the connection.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             ClientStream::Plain(stream) => stream,

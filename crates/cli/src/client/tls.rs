@@ -1,4 +1,4 @@
-//! TLS to a server: whose certificates are trusted, and what a person reads when one is not.
+//! TLS to a server: which certificates are trusted, and the texts for certificates that are not.
 
 use std::fmt;
 use std::io;
@@ -14,14 +14,14 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStor
 
 use super::url::ServerUrl;
 
-/// Makes a configuration that trusts the authorities of the system (or of `SSL_CERT_FILE` and `SSL_CERT_DIR`), and
-/// those of a PEM file beside them.
+/// A configuration that trusts the CA certificates of the system (or of `SSL_CERT_FILE` and `SSL_CERT_DIR`), and in
+/// addition those of a PEM file.
 ///
 /// # Errors
-/// When the file cannot be read, or holds no certificate.
+/// When the file cannot be read or contains no certificate.
 pub(crate) fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
-    // A certificate of the system that cannot be read is of no use; the others are.
+    // Certificates of the system that cannot be parsed are ignored.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca {
         let fault = || format!("--ca {}: cannot be read as certificates in PEM", path.display());
@@ -41,8 +41,8 @@ pub(crate) fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Makes a configuration that takes any certificate: for a probe of this machine, which sends nothing secret and
-/// reaches the server by an address that no certificate names.
+/// A configuration that accepts any certificate. It is for probes on this machine, which send no secrets and connect to
+/// an address that no certificate contains.
 ///
 /// # Errors
 /// When the library refuses its own defaults.
@@ -55,7 +55,7 @@ pub(crate) fn untrusting_config() -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Takes any certificate whose key signs the handshake.
+/// Accepts any certificate whose key has signed the handshake.
 #[derive(Debug)]
 struct ProbedCertificate(WebPkiSupportedAlgorithms);
 
@@ -94,15 +94,15 @@ impl ServerCertVerifier for ProbedCertificate {
     }
 }
 
-/// The name that the certificate of a server must have.
+/// The name that the server's certificate must contain.
 ///
 /// # Errors
-/// When the host is neither a name of DNS nor an address.
+/// When the host is neither a DNS name nor an address.
 pub(crate) fn server_name(url: &ServerUrl) -> Result<ServerName<'static>> {
     ServerName::try_from(url.host.clone()).with_context(|| format!("{:?} is not a valid host name", url.host))
 }
 
-/// The server does not speak TLS, or its certificate is not trusted: to try again does not help.
+/// The server does not use TLS, or its certificate is not trusted. Another try does not help.
 #[derive(Debug)]
 pub(crate) struct TlsRefusal(String);
 
@@ -114,25 +114,25 @@ impl fmt::Display for TlsRefusal {
 
 impl std::error::Error for TlsRefusal {}
 
-/// Says why a TLS handshake failed.
+/// Explains why a TLS handshake failed.
 pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
     let authority = url.authority();
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let reason = match cause {
         Some(rustls::Error::InvalidCertificate(reason)) => reason,
         Some(rustls::Error::InvalidMessage(_)) => {
-            let text = format!("{authority} does not speak TLS: give a URL that begins with http:// or ws://");
+            let text = format!("{authority} does not use TLS: use a URL that begins with http:// or ws://");
             return Error::new(TlsRefusal(text));
         }
-        _ => return Error::new(error).context(format!("failed to agree on TLS with {authority}")),
+        _ => return Error::new(error).context(format!("the TLS handshake with {authority} failed")),
     };
     Error::new(TlsRefusal(match reason {
         CertificateError::UnknownIssuer => format!(
-            "the certificate of {authority} is not trusted, because its authority is unknown here: \
-             give the authority's certificate by --ca FILE"
+            "the certificate of {authority} is not trusted, because this machine does not know its authority: \
+             add the authority's certificate with --ca FILE"
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
-            "the certificate of {authority} is for another host ({reason}): give a URL with a host that it names \
+            "the certificate of {authority} is for another host ({reason}): use a URL with a host that it contains \
              (--ca FILE does not help)"
         ),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -143,7 +143,7 @@ pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
         ),
         reason => format!(
             "the certificate of {authority} is not trusted ({reason}); \
-             --ca FILE gives the certificate of an authority that is"
+             add the certificate of its authority with --ca FILE"
         ),
     }))
 }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use hyper::Uri;
 
-/// Time to connect to one address, and then, unless it is changed, to wait for each piece that is read or written; and,
-/// unless another is typed, the time of a whole call of the server API.
+/// Maximum time to connect to one address, and by default to wait for each read or write. It is also the default
+/// timeout of a whole call of the server API.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The address of a server, a path on it, and whether it speaks TLS.
+/// The URL of a server: host, port, path, and whether it uses TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
-    /// Whether the scheme is the one with TLS.
+    /// Whether the scheme is the TLS variant.
     pub(crate) is_tls: bool,
     /// Host name or address, without brackets.
     pub(crate) host: String,
-    /// Its port.
+    /// The port; the default of the scheme if the URL has none.
     pub(crate) port: u16,
     /// The path and query, beginning with `/`.
     pub(crate) path: String,
@@ -28,7 +28,7 @@ impl ServerUrl {
     /// Parses `scheme://host[:port][/path]`, or the same with `schemes://` for TLS.
     ///
     /// # Errors
-    /// When the text is something else, or names a user.
+    /// When the text has another form, or contains a user.
     pub(crate) fn parse(text: &str, scheme: &str) -> Result<Self> {
         let invalid = || format!("{:?} is not a valid {scheme}:// or {scheme}s:// URL", without_password(text));
         let uri: Uri = text.parse().with_context(invalid)?;
@@ -55,7 +55,7 @@ impl ServerUrl {
         Ok(ServerUrl { is_tls, host, port, path })
     }
 
-    /// `host:port` as a Host header has it.
+    /// `host:port` in the form of a Host header.
     pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -67,7 +67,7 @@ impl ServerUrl {
     /// Connects to the first address that answers, without TLS.
     ///
     /// # Errors
-    /// When none does, in time.
+    /// When no address answers in time.
     pub(crate) fn connect(&self) -> Result<TcpStream> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         let addresses = (self.host.as_str(), self.port)
@@ -88,7 +88,7 @@ impl ServerUrl {
     }
 }
 
-/// A text that should be a URL, without what stands before its last `@`: that may be a password.
+/// The text of a URL without everything before its last `@`, which may be a password.
 fn without_password(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     match rest.rsplit_once('@') {

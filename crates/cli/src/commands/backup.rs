@@ -1,4 +1,4 @@
-//! `touchline backup COPY` and `touchline restore COPY`: a SQLite database as one file.
+//! `touchline backup COPY` and `touchline restore COPY`: copies of an SQLite database.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use touchline_store::{DatabaseUrl, copies};
 use crate::arguments::{BackupArguments, DatabaseChoice};
 use crate::client::api::configured;
 
-/// Copies the database into a new file. The server may run.
+/// Copies the database into a new file. The server may run during the copy.
 pub(crate) fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
     let (path, _) = database(arguments)?;
     let size = copies::backup(&path, &arguments.copy)?;
@@ -19,21 +19,21 @@ pub(crate) fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts a copy in the place of the database. The server must not run.
+/// Replaces the database by a copy. The server must not run.
 pub(crate) fn restore(arguments: &BackupArguments) -> Result<ExitCode> {
     let (path, database) = database(arguments)?;
     let kept = copies::restore(&arguments.copy, &path, database)?;
     let mut out = std::io::stdout().lock();
     let path = path.canonicalize().unwrap_or(path);
-    writeln!(out, "{} is now what {} was a copy of", path.display(), arguments.copy.display())?;
+    writeln!(out, "{} is restored from {}", path.display(), arguments.copy.display())?;
     match kept {
-        Some(kept) => writeln!(out, "what was there before is {}", kept.canonicalize().unwrap_or(kept).display())?,
+        Some(kept) => writeln!(out, "the old database is kept as {}", kept.canonicalize().unwrap_or(kept).display())?,
         None => writeln!(out, "there was no database before")?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that the configuration names.
+/// The file of the SQLite database in the configuration, and its schema.
 fn database(arguments: &BackupArguments) -> Result<(std::path::PathBuf, &'static migrate::Database)> {
     let settings = configured(arguments.config.as_deref())?;
     let (database, url) = match arguments.database {

@@ -1,39 +1,40 @@
-//! The few lines that greet a newcomer.
+//! The banner of `serve --dev`.
 
-/// From where the demo can be seen.
+/// Which machines can see the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// From this machine: it listens nowhere else.
+    /// Only this machine: the server listens on the loopback address.
     Machine,
-    /// From other machines, too.
+    /// Other machines too.
     Network,
-    /// It listens for other machines, and refuses their clients.
+    /// The server listens for other machines, but refuses their clients.
     Refused,
 }
 
-/// Where to look, what to paste, how to stop. `base`: where clients come; `api`: where the server API is.
+/// The text of the banner: addresses, an example command, and how to stop. `base` is the URL for clients, and `api` is
+/// the URL of the server API.
 pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach: Reach) -> String {
     let is_alone = reach == Reach::Machine;
     let reach = match reach {
-        Reach::Machine => "Only this machine sees it; `--open-to-network` shows it to phones and other machines.",
+        Reach::Machine => "Only this machine can see it; `--open-to-network` opens it to phones and other machines.",
         Reach::Network => {
-            "Everybody who reaches this address can watch. The reporter's page holds the key: \
-             do not share its address."
+            "Everybody who can reach this address can watch. The address of the reporter's page contains the key: \
+             do not share it."
         }
-        Reach::Refused => "Clients of other machines are refused; `--open-to-network` lets them in.",
+        Reach::Refused => "Clients of other machines are refused; `--open-to-network` accepts them.",
     };
     let match_line = if plays_match {
-        "A recorded match plays by itself, over and over; `--no-match` leaves the pitch to you."
+        "A recorded match plays again and again; `--no-match` turns it off."
     } else {
         "No match is played: open the reporter's page and kick off."
     };
     let header = if key.is_empty() { String::new() } else { format!(" -H 'X-API-Key: {key}'") };
-    // Others would be operators: there it is switched off.
+    // The console is off if other machines can reach the port, because everybody would be an operator.
     let console = if is_alone { format!("\n    Console    {api}/admin") } else { String::new() };
     let publication = crate::demo::PUBLICATION;
     format!(
         "
-  Touchline {version}, for development: everything is in memory, secrets last for this run.
+  Touchline {version}, for development: everything is in memory, and secrets are valid for this run only.
 
     Fans       {base}/
     Reporter   {base}/reporter#key={key}{console}

@@ -1,5 +1,4 @@
-//! `touchline completions SHELL`: a shell asks the program itself what can be typed, so it completes what this version
-//! has.
+//! `touchline completions SHELL`: the shell asks the program for completions, so they match the installed version.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -11,12 +10,12 @@ use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use crate::arguments::{Arguments, CompletionsArguments, Shell};
 
-/// Names the shell that asks what can be typed.
+/// The variable with the name of the shell that asks for completions.
 const VARIABLE: &str = "TOUCHLINE_COMPLETE";
 const NAME: &str = "touchline";
 
-/// What bash runs beside the script of the library: a field with its value is one word of a command, and three for
-/// bash, which breaks words at `=`.
+/// An addition to the library's script for bash. Bash breaks words at `=`, so a field with its value would be three
+/// words instead of one.
 const WORDS_OF_BASH: &str = r#"
 _touchline() {
     local line="${COMP_LINE:0:COMP_POINT}" COMP_WORDS COMP_CWORD word
@@ -30,7 +29,7 @@ _touchline() {
 complete -o nospace -o bashdefault -F _touchline touchline
 "#;
 
-/// Prints what the shell is to run once.
+/// Prints the script for the shell.
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<ExitCode> {
     let shell: &dyn EnvCompleter = match arguments.shell {
         Shell::Bash => &Bash,
@@ -46,7 +45,7 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers a shell that asks, and ends the process then.
+/// If a shell asks for completions, answers it and ends the process.
 pub(crate) fn answer() {
     CompleteEnv::with_factory(Arguments::command).var(VARIABLE).complete();
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// Prints it.
+/// Prints the JSON Schema.
 pub(crate) fn run() -> Result<ExitCode> {
     writeln!(std::io::stdout(), "{:#}", touchline_config::json_schema())?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! What `serve --dev` does beside serving: it says where to look, and plays the recorded match.
+//! What `serve --dev` does besides serving: it prints the banner and plays the recorded match.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,13 +12,13 @@ use crate::arguments::ServeArguments;
 use crate::client::api::{ApiClient, reachable};
 use crate::demo;
 
-/// How many times faster than it was the demo's match is played: one takes a few minutes.
+/// Speed of the demo's match, as a multiple of the original speed. One match takes a few minutes.
 const SPEED: f64 = 30.0;
 
-/// Prints the banner and begins to play, if asked to. The match ends when the player is dropped.
+/// Prints the banner and starts the match, unless `--no-match` is given. The match ends when the player is dropped.
 ///
 /// # Errors
-/// When the banner can't be printed.
+/// When the banner cannot be printed.
 pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArguments) -> Result<Option<Player>> {
     let bound = running.address();
     let api = running.internal_address().filter(|_| !settings.http_api.external).unwrap_or(bound);
@@ -43,8 +43,8 @@ pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArg
         .transpose()
 }
 
-/// The address to type on another machine: of every interface, the one that packets to others leave by. Nothing is sent
-/// to find it.
+/// The address for other machines. If the server listens on every interface, it is the address of the interface that
+/// packets to other networks use. Finding it sends no packet.
 fn from_elsewhere(bound: SocketAddr) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         return bound;

@@ -1,5 +1,5 @@
-//! What `serve --ephemeral` does beside serving: it keeps away what is not memory, tells the test that has started it
-//! where it is, and ends with it.
+//! What `serve --ephemeral` does besides serving. It refuses settings that need more than memory, tells the test its
+//! addresses, and ends with the process that started it.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -14,22 +14,22 @@ use touchline_server::{Running, Settings};
 
 use crate::client::api::{configured_key, url_at};
 
-/// How often the server looks whether the process that has started it is there.
+/// Time between two checks whether the parent process still exists.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Bytes of the largest file that can be a ready file.
+/// Maximum bytes of a ready file.
 const READY_BYTES: u64 = 16 * 1024;
-/// How the names of the variables begin that count: those that a configuration names.
+/// The prefixes of the variables that the server uses: those that a configuration may name.
 const VARIABLES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
 
-/// The variables that count. What else the environment of a developer holds must not change what a test tests.
+/// The variables that the server uses. Other variables of a developer's environment must not influence a test.
 pub(super) fn variables(all: Vec<(String, String)>) -> Vec<(String, String)> {
     all.into_iter().filter(|(name, _)| VARIABLES.iter().any(|prefix| name.starts_with(prefix))).collect()
 }
 
-/// Refuses settings that need more than memory.
+/// Refuses settings that need a database, another server or a file.
 ///
 /// # Errors
-/// The keys of those.
+/// One text with the keys of these settings.
 pub(super) fn check(settings: &Settings) -> Result<()> {
     let (channel, store) = (&settings.channel, &settings.store);
     let mut keys: Vec<String> = Vec::new();
@@ -53,24 +53,24 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "`serve --ephemeral` keeps all in memory, and this needs a database, another server or a file: {}. \
-         Leave it out of the configuration of a test, or run `serve` with it",
+        "`serve --ephemeral` keeps everything in memory, but these need a database, another server or a file: {}. \
+         Remove them from the configuration of the test, or run `serve` with it",
         keys.join(", ")
     )
 }
 
-/// The process that has started this one.
+/// The process that started this one.
 pub(super) struct Parent(u32);
 
 impl Parent {
-    /// The parent of this moment. A parent that has ended before is not noticed.
+    /// The current parent process. A parent that has already ended is not noticed.
     pub(super) fn now() -> Self {
         Parent(parent_id())
     }
 
-    /// Waits until it has ended: then the system gives this process another parent. That is so on Linux and macOS, does
-    /// not depend on the thread that has started this process, and cannot take a later process with the same number
-    /// for the parent.
+    /// Waits until the parent has ended, which is when the system gives this process another parent. This works on
+    /// Linux and macOS and does not depend on the thread that started this process. A later process with the same
+    /// number is not mistaken for the parent.
     pub(super) async fn ended(&self) {
         while parent_id() == self.0 {
             tokio::time::sleep(LOOK_INTERVAL).await;
@@ -78,7 +78,7 @@ impl Parent {
     }
 }
 
-/// What a test needs to know.
+/// The content of a ready file: what a test needs to know.
 #[derive(Serialize)]
 struct Ready<'a> {
     pid: u32,
@@ -89,22 +89,23 @@ struct Ready<'a> {
     token_secret: &'a str,
 }
 
-/// What a ready file is known by.
+/// The fields that identify a ready file.
 #[derive(Deserialize)]
 struct LeftReady {
     pid: u32,
     websocket_url: String,
 }
 
-/// The file that tells a test where the server is. It is removed when this is dropped.
+/// The file that tells a test the addresses of the server. Dropping this value removes the file. `None` = there is no
+/// file.
 pub(super) struct ReadyFile(Option<PathBuf>);
 
 impl ReadyFile {
-    /// No file, or one that is not there before the server listens: what an earlier server has left is removed, and
-    /// nothing else is.
+    /// Prepares the ready file, which must not exist before the server listens. A ready file of an earlier server is
+    /// removed; any other file is not.
     ///
     /// # Errors
-    /// When something else is there, or the file cannot be removed.
+    /// When another file has this path, or the file cannot be removed.
     pub(super) fn prepare(path: Option<&Path>) -> Result<Self> {
         let is_there = |path: &&Path| path.symlink_metadata().is_ok();
         if let Some(path) = path.filter(is_there) {
@@ -112,15 +113,15 @@ impl ReadyFile {
                 bail!("{} exists and was not written by an earlier server: name another file", path.display());
             }
             std::fs::remove_file(path)
-                .with_context(|| format!("failed to remove {}, which an earlier server has left", path.display()))?;
+                .with_context(|| format!("failed to remove {}, which an earlier server left behind", path.display()))?;
         }
         Ok(ReadyFile(path.map(Path::to_owned)))
     }
 
-    /// Writes the file, if there is to be one, and then prints a line with the address.
+    /// Writes the file, if there is one, and then prints a line with the address.
     ///
     /// # Errors
-    /// When one of them cannot be written.
+    /// When the file or the line cannot be written.
     pub(super) fn tell(&self, settings: &Settings, running: &Running) -> Result<()> {
         let server = &settings.http_server;
         let has_tls = server.tls.enabled;
@@ -149,14 +150,14 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // Another server may have written it since, and who has started this one may have removed it.
+        // Another server may have written the file since, or the test may have removed it.
         if let Some(path) = self.0.as_deref().filter(|path| server_of(path) == Some(std::process::id())) {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// The process of the server that has written a ready file; None = a server has not written it.
+/// The process id of the server that wrote a ready file. `None` = the file was not written by a server.
 fn server_of(path: &Path) -> Option<u32> {
     let metadata = path.symlink_metadata().ok()?;
     if !metadata.is_file() || metadata.len() > READY_BYTES {
@@ -166,7 +167,7 @@ fn server_of(path: &Path) -> Option<u32> {
     ready.websocket_url.starts_with("ws").then_some(ready.pid)
 }
 
-/// Writes a file that only this account can read. Nobody sees a part of it.
+/// Writes a file that only this account can read. Other processes see the whole file or none.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut half = path.as_os_str().to_owned();
     half.push(format!(".{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! `touchline events`: endpoints that were switched off, and events that could not be delivered.
+//! `touchline events`: resumes event endpoints, and manages dead letters.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use touchline_protocol::Error;
 use crate::arguments::{DeadAction, DeadChoiceArguments, DeadListArguments, EventsAction, EventsArguments};
 use crate::client::api::{ApiClient, ApiRefusal};
 
-/// Asks a server about its events, and prints what it says.
+/// Runs a subcommand of `events` and prints its result.
 pub(crate) fn run(arguments: &EventsArguments) -> Result<ExitCode> {
     match &arguments.action {
         EventsAction::Resume(resume) => {
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &EventsArguments) -> Result<ExitCode> {
     }
 }
 
-/// Prints each letter as one line of JSON, and where the next page begins.
+/// Prints each dead letter as one line of JSON, and the cursor of the next page.
 fn print_page(list: &DeadListArguments) -> Result<ExitCode> {
     let api = ApiClient::from_arguments(&list.api)?;
     let endpoint = list.endpoint.as_deref().unwrap_or_default();
@@ -48,13 +48,13 @@ fn act(operation: &str, what: &str, choice: &DeadChoiceArguments) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what a server without durable events does with its dead letters.
+/// Explains the refusal of a server without durable events, which keeps no dead letters.
 fn kept(answer: Result<Json>) -> Result<Json> {
     let is_not_kept = |error: &ApiRefusal| error.code() == u64::from(Error::NOT_AVAILABLE.code);
     match answer {
         Err(error) if error.downcast_ref().is_some_and(is_not_kept) => bail!(
-            "dead letters are only counted there (touchline_events_dead_total) and logged: \
-             no endpoint of events is durable"
+            "this server only counts dead letters (touchline_events_dead_total) and logs them: \
+             it has no durable endpoint of events"
         ),
         answer => answer,
     }

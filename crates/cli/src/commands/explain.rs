@@ -1,4 +1,4 @@
-//! `touchline explain`: which rules decide whether a client may do something, one by one.
+//! `touchline explain`: the rules that decide whether a client may do something, one by one.
 
 use std::fmt;
 use std::io::Write as _;
@@ -15,14 +15,14 @@ use touchline_server::{
 use crate::arguments::{ExplainAction, ExplainArguments};
 use crate::client::api::configured;
 
-/// The exit status where a backend decides.
+/// The exit code if a backend decides.
 const ASKED: u8 = 3;
 
-/// What the command does not look at, for people.
-const UNKNOWN: &str = "explain asks no backend, and knows no bans, rates or other connections.";
+/// A note about what the command does not check.
+const UNKNOWN: &str = "explain calls no backend, and does not know bans, rates or other connections.";
 
-/// The action could not be decided: the configuration or an argument is missing or faulty. Exit status 2, as that of
-/// arguments that cannot be read.
+/// The action could not be decided, because the configuration or an argument is missing or faulty. The exit code is 2,
+/// as for arguments that cannot be parsed.
 #[derive(Debug)]
 pub(crate) struct Undecided;
 
@@ -32,11 +32,11 @@ impl fmt::Display for Undecided {
     }
 }
 
-/// Prints the steps and the decision. The exit status is 0 if the action is permitted, 1 if it is refused, and 3 if a
+/// Prints the steps and the decision. The exit code is 0 if the action is permitted, 1 if it is refused, and 3 if a
 /// backend decides.
 ///
 /// # Errors
-/// [`Undecided`], with its cause.
+/// [`Undecided`] with its cause.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<ExitCode> {
     explain(arguments).context(Undecided)
 }
@@ -77,13 +77,13 @@ fn action_of(arguments: &ExplainArguments) -> Result<ExplainedAction<'_>> {
         bail!("--channel is missing: this action is about a channel");
     }
     if arguments.action == ExplainAction::Rpc && arguments.method.is_empty() {
-        bail!("--method is missing: this action calls one");
+        bail!("--method is missing: this action calls a method");
     }
     if serde_json::from_str::<IgnoredAny>(&arguments.data).is_err() {
         bail!("--data is not JSON");
     }
     if arguments.user.as_deref().is_some_and(|user| user.chars().any(char::is_control)) {
-        bail!("--user has control characters, which no user has");
+        bail!("--user has control characters, which a user id cannot have");
     }
     let in_channel = |action| ExplainedAction::InChannel { action, channel };
     Ok(match arguments.action {
@@ -99,17 +99,17 @@ fn action_of(arguments: &ExplainArguments) -> Result<ExplainedAction<'_>> {
     })
 }
 
-/// What a step says, in words.
+/// The verdict of a step in words.
 fn said(says: &StepVerdict) -> String {
     match says {
-        StepVerdict::Nothing => "says nothing".to_owned(),
+        StepVerdict::Nothing => "does not decide".to_owned(),
         StepVerdict::Allowed => "allows".to_owned(),
         StepVerdict::Refused { code, cause, .. } => format!("refuses ({code}): {cause}"),
         StepVerdict::Asked { hook, backend } => format!("asks the backend {backend:?} (hook {})", hook.name()),
     }
 }
 
-/// The keys and claims that a step goes by.
+/// The keys and claims that a step uses.
 fn shown(step: &ExplainedStep) -> String {
     let facts: Vec<String> = step.facts.iter().map(|fact| format!("{} = {}", fact.name, fact.value)).collect();
     if facts.is_empty() { String::new() } else { format!("  [{}]", facts.join(", ")) }

@@ -1,4 +1,4 @@
-//! `touchline health`: whether the server of a configuration can serve, for health checks of containers.
+//! `touchline health`: checks whether the server of a configuration can serve, for health checks of containers.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,14 +12,14 @@ use crate::client::url::ServerUrl;
 use crate::commands::check::in_a_line;
 use crate::operator_arguments::HealthArguments;
 
-/// Asks `/readyz`, and prints what the server says. The exit status is 0 if it can serve, 1 if not.
+/// Requests `/readyz` and prints the answer. The exit code is 0 if the server can serve, else 1.
 pub(crate) fn run(arguments: &HealthArguments) -> Result<ExitCode> {
     let base = match &arguments.api {
         Some(url) => url.clone(),
         None => {
             let settings = configured(arguments.config.as_deref())?;
             if !settings.health.enabled {
-                bail!("health.enabled is off in this configuration, so the server answers no probe");
+                bail!("health.enabled is off in this configuration, so the server has no probes");
             }
             let server = &settings.http_server;
             if server.proxy_protocol && server.internal().is_none() {
@@ -30,7 +30,8 @@ pub(crate) fn run(arguments: &HealthArguments) -> Result<ExitCode> {
     };
     let url = ServerUrl::parse(&base, "http")?;
     let url = ServerUrl { path: format!("{}/readyz", url.path.trim_end_matches('/')), ..url };
-    // The certificate has the name that clients use, not that of the loopback; and nothing secret is sent.
+    // Any certificate is accepted: it has the name that clients use, not that of the loopback address, and no secret is
+    // sent.
     let tls = url.is_tls.then(untrusting_config).transpose()?;
     let reply = get(&url, tls.as_ref(), arguments.timeout)?;
     let said = in_a_line(String::from_utf8_lossy(&reply.body).trim_end());

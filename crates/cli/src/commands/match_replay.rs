@@ -1,4 +1,4 @@
-//! `touchline match`: plays a recorded match by the server API, as a reporter would post it.
+//! `touchline match`: publishes a recorded match through the server API, as a reporter would.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,10 +13,10 @@ use crate::demo;
 
 /// Pause between the end of a match and the next kick-off.
 const PAUSE_BETWEEN_MATCHES: Duration = Duration::from_secs(15);
-/// Pause after a fault of the server, when the match goes on by itself.
+/// Pause after an error of the server, before the match starts again.
 const PAUSE_AFTER_FAULT: Duration = Duration::from_secs(5);
 
-/// Plays what the arguments say.
+/// Plays the recording as the arguments say.
 pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
     let recording = match &arguments.replay {
         Some(path) => {
@@ -41,18 +41,18 @@ pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
     }
 }
 
-/// A match: what happened, and when.
+/// A recorded match: events and their times.
 pub(crate) struct Recording {
     events: Vec<(Duration, Json)>,
 }
 
 impl Recording {
-    /// Reads `{"events": [{"at": seconds since the recording began, "data": publication}, …]}`.
+    /// Parses `{"events": [{"at": seconds since the recording began, "data": publication}, …]}`.
     ///
     /// # Errors
-    /// When the text is something else, or an event comes before the one above it.
+    /// When the text has another form, or an event is earlier than the one before it.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut recording: Json = serde_json::from_str(text).context("no JSON")?;
+        let mut recording: Json = serde_json::from_str(text).context("it is not JSON")?;
         let Json::Array(written) = recording["events"].take() else { bail!("it has no list of events") };
         let mut events = Vec::with_capacity(written.len());
         let mut last = Duration::ZERO;
@@ -76,8 +76,8 @@ impl Recording {
         self.events.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
-    /// Forgets the match before, then posts each event at its time and tells `posted` of it. Ends early when the other
-    /// end of `stop` is gone.
+    /// Removes the history of the channel, then publishes each event at its time and passes it to `posted`. Ends early
+    /// when the other end of `stop` is dropped.
     fn play(
         &self,
         api: &ApiClient,
@@ -100,12 +100,13 @@ impl Recording {
     }
 }
 
-/// Waits; false when there is nothing more to wait for.
+/// Waits for a pause. Returns `false` if the player was dropped meanwhile.
 fn waits(pause: Duration, stop: &Receiver<()>) -> bool {
     matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
 }
 
-/// What the crowd of the demo does after an event, and how many of it: they are for the home team.
+/// The reaction of the demo's crowd to an event, and the number of taps. The crowd supports the home team. `None` = it
+/// does not react.
 fn reaction_to(event: &Json) -> Option<(&'static str, u32)> {
     match (event["type"].as_str()?, event["team"].as_str()) {
         ("goal", Some("home")) => Some(("applause", 60)),
@@ -117,25 +118,25 @@ fn reaction_to(event: &Json) -> Option<(&'static str, u32)> {
     }
 }
 
-/// A match that plays over and over on a thread of its own, until this is dropped.
+/// A match that plays again and again on its own thread, until this value is dropped.
 pub(crate) struct Player {
     _stop: Sender<()>,
 }
 
 impl Player {
-    /// Kicks off.
+    /// Starts the match.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// When the system cannot start a thread.
     pub(crate) fn start(api: ApiClient, channel_name: String, recording: Recording, speed: f64) -> Result<Self> {
         let (stop, stopped) = channel();
         let play = move || {
             let react = |event: &Json| {
                 let Some((option, n)) = reaction_to(event) else { return };
                 let request = json!({"channel": channel_name, "option": option, "n": n});
-                // Reactions may be closed, and a namespace of the user's own may have none.
+                // Reactions may be closed, and a namespace of the user may have none.
                 if let Err(error) = api.call("reactions_add", &request) {
-                    tracing::debug!("the crowd is not heard: {error:#}");
+                    tracing::debug!("the reactions of the crowd were not counted: {error:#}");
                 }
             };
             loop {

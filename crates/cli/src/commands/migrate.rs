@@ -1,4 +1,4 @@
-//! `touchline migrate status | up | down`: schemas by hand.
+//! `touchline migrate status | up | down`: shows and changes the schema of a database.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use touchline_store::migrate::{PRIMARY, STATS};
 use crate::arguments::{DatabaseChoice, MigrateAction, MigrateArguments};
 use crate::client::api::configured;
 
-/// Does it, and shows what is there then. `status` fails if something is not made yet.
+/// Runs the action and prints the state of each change. `status` fails if a change is not applied yet.
 pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     let settings = configured(arguments.config.as_deref())?;
     let store = &settings.store;
@@ -45,7 +45,8 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reverts the last change if the data may be deleted; else prints what would be deleted.
+/// Undoes the last change if its data may be deleted; otherwise prints what would be deleted. Returns whether the
+/// change was undone.
 fn go_down(schema: &mut Schema, is_sure: bool) -> Result<bool> {
     let version = schema.version()?;
     if version == 0 {
@@ -56,11 +57,11 @@ fn go_down(schema: &mut Schema, is_sure: bool) -> Result<bool> {
         bail!("{nodes} connections of running nodes use this database: stop them first");
     }
     for (table, rows) in schema.rows_of_last()? {
-        eprintln!("touchline: {table}: {rows} rows {}", if is_sure { "go" } else { "would go" });
+        eprintln!("touchline: {table}: {rows} rows {}", if is_sure { "are deleted" } else { "would be deleted" });
     }
     if !is_sure {
         eprintln!(
-            "touchline: nothing was changed. Make a backup, then give --yes to delete these tables and what is in them"
+            "touchline: nothing was changed. Make a backup, then use --yes to delete these tables and their rows"
         );
         return Ok(false);
     }

@@ -1,9 +1,10 @@
-//! One file for each command: what it does from its arguments to its exit code.
+//! The commands, one file each: from the arguments to the exit code.
 
 pub(crate) mod api;
 pub(crate) mod backup;
 mod banner;
 pub(crate) mod check;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod configschema;
 mod dev;

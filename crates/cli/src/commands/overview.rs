@@ -1,4 +1,4 @@
-//! `touchline report` and `touchline top`: what is wrong with the nodes, and how busy they are.
+//! `touchline report` and `touchline top`: the problems and the load of the nodes.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _, stdout};
@@ -11,13 +11,13 @@ use serde_json::{Value as Json, json};
 use crate::client::api::ApiClient;
 use crate::operator_arguments::{ReportArguments, TopArguments};
 
-/// Clears a terminal, and begins at its first line (ECMA-48).
+/// Clears a terminal and moves the cursor to its first line (ECMA-48).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 /// Time between two readings of `top`.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Prints a report. The exit code says how it is: 0 = nothing is wrong, 1 = something needs a look, 2 = it is bad,
-/// 3 = nobody could be asked.
+/// Prints a report. The exit code: 0 = no problems, 1 = something needs attention, 2 = something is bad, 3 = no node
+/// could be asked.
 pub(crate) fn report(arguments: &ReportArguments) -> Result<ExitCode> {
     let overview = match ApiClient::from_arguments(&arguments.api).and_then(|api| ask(&api)) {
         Ok(overview) => overview,
@@ -38,7 +38,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<ExitCode> {
     })
 }
 
-/// Prints the same again and again.
+/// Prints the report every second.
 pub(crate) fn top(arguments: &TopArguments) -> Result<ExitCode> {
     let api = ApiClient::from_arguments(&arguments.api)?;
     let is_screen = stdout().is_terminal() && !arguments.once;
@@ -77,7 +77,7 @@ fn text(overview: &Json, is_ascii: bool) -> String {
         overview["verdict"]["connections"]
     );
     if problems.is_empty() {
-        let _ = writeln!(out, "{} nothing is wrong", mark("ok", is_ascii));
+        let _ = writeln!(out, "{} no problems", mark("ok", is_ascii));
     }
     for problem in &problems {
         let of = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
@@ -102,7 +102,7 @@ fn text(overview: &Json, is_ascii: bool) -> String {
     out
 }
 
-/// What stands before a line of this severity.
+/// The mark before a line of this severity.
 fn mark(severity: &str, is_ascii: bool) -> &'static str {
     match (severity, is_ascii) {
         ("ok", false) => "●",
@@ -130,7 +130,7 @@ fn row(node: &Json) -> [String; 10] {
     ]
 }
 
-/// A text without what a terminal would obey.
+/// The value as text without control characters, so that a terminal only shows it.
 pub(super) fn plain(value: &Json) -> String {
     let text = match value {
         Json::Null => String::new(),

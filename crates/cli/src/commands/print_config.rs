@@ -1,4 +1,4 @@
-//! `touchline print-config`: each key that is set, its value, and where the value comes from.
+//! `touchline print-config`: prints each key that is set, its value, and where the value comes from.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,10 +13,10 @@ use touchline_server::PROBES;
 use crate::client::api::sources;
 use crate::operator_arguments::PrintConfigArguments;
 
-/// What a key that is not set comes from.
+/// The source of a key that is not set.
 const DEFAULT: &str = "default";
 
-/// Prints them. Fails if the configuration has errors, which go to standard error.
+/// Prints the keys. Fails if the configuration has errors, which are printed on standard error.
 pub(crate) fn run(arguments: &PrintConfigArguments) -> Result<ExitCode> {
     let file = arguments.file.as_deref().or(arguments.config.as_deref());
     let reading = touchline_config::read(&sources(file, &arguments.keys), &PROBES);
@@ -28,14 +28,14 @@ pub(crate) fn run(arguments: &PrintConfigArguments) -> Result<ExitCode> {
     Ok(if reading.configuration.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A key, its value as JSON or as a word, and where it comes from.
+/// A row of the output: a key, its value as JSON or as a word, and the source of the value.
 struct PrintedRow {
     path: String,
     value: String,
     from: String,
 }
 
-/// The keys that were written, and if wanted those that were not.
+/// The keys that are set, and with `has_defaults` also those that are not.
 fn rows(reading: &ConfigOutcome, has_defaults: bool) -> Vec<PrintedRow> {
     let written = reading.written.iter().map(|key| PrintedRow {
         path: key.path.clone(),
@@ -57,7 +57,7 @@ fn rows(reading: &ConfigOutcome, has_defaults: bool) -> Vec<PrintedRow> {
     rows
 }
 
-/// A line for each key, with its place behind it as a comment.
+/// One line for each key, with the source of the value as a comment.
 fn as_text(rows: &[PrintedRow]) -> String {
     let mut text = String::new();
     for PrintedRow { path, value, from } in rows {

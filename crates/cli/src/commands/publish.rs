@@ -1,4 +1,4 @@
-//! `touchline publish CHANNEL JSON`.
+//! `touchline publish CHANNEL JSON`: publishes through the server API.
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
@@ -28,5 +28,5 @@ fn read_data(text: &str) -> Result<Json> {
         text
     };
     serde_json::from_str(text)
-        .with_context(|| format!("the publication is not JSON (text goes in quotes of its own: '\"{}\"')", text.trim()))
+        .with_context(|| format!("the publication is not JSON (text needs its own quotes: '\"{}\"')", text.trim()))
 }

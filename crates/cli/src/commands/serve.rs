@@ -1,4 +1,4 @@
-//! `touchline serve`: configuration, server, signals, drain.
+//! `touchline serve`: reads the configuration, runs the server, handles signals, and drains.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,25 +21,23 @@ use crate::configuration_source::{ConfigurationSource, log_findings};
 use crate::secret::development_secrets;
 use crate::{descriptors, logging, service_manager};
 
-/// Exit code of a process that got two signals to stop: 128 plus the number of SIGINT, as in shells.
+/// Exit code after a second signal to stop: 128 plus the number of SIGINT, as in shells.
 const STOPPED_AT_ONCE: u8 = 130;
 
-/// Runs the server until a signal asks it to stop.
+/// Runs the server until a signal stops it.
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     let parent = arguments.ephemeral.then(Parent::now);
     let ready = arguments.ephemeral.then(|| ReadyFile::prepare(arguments.ready_file.as_deref())).transpose()?;
     for (flag, is_there) in [("--open-to-network", arguments.open_to_network), ("--no-match", arguments.no_match)] {
         if is_there && !arguments.dev {
-            bail!(
-                "{flag} is for `serve --dev`: without it, the configuration says who is let in, and no match is played"
-            );
+            bail!("{flag} needs --dev: otherwise the configuration decides who may connect, and no match plays");
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("failed to start the signal loop")?;
-    // A signal that comes while the configuration is read waits until the server runs.
+    // A signal that arrives while the configuration is read waits until the server runs.
     let mut signals = {
         let _entered = runtime.enter();
         Signals::listen()?
@@ -75,7 +73,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         let connections = descriptors::connections(descriptors);
         let (address, version) = (running.address(), touchline_server::VERSION);
         tracing::info!(%address, version, descriptors, connections, "ready");
-        let status = format!("serves at {address}, with room for {connections} connections");
+        let status = format!("serves at {address}, up to {connections} connections");
         service_manager::ready(&status).await;
         if let Some(ready) = &ready {
             ready.tell(&settings, &running)?;
@@ -87,8 +85,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
             () = ended(parent.as_ref()) => {}
             () = service_manager::keep_alive(running.handle()) => {}
         }
-        service_manager::stopping(settings.shutdown.timeout).await;
-        tracing::info!("stopping: clients are told to go; a second signal stops at once");
+        service_manager::stopping(settings.shutdown.timeout, running.handle().drain_forecast()).await;
+        tracing::info!("stopping; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
     })
 }
@@ -117,8 +115,8 @@ fn sources(arguments: &ServeArguments) -> Result<Sources> {
     })
 }
 
-/// Starts the server. `shows_demo`: with the pages of the live match. `source`: what a reload reads, and the keys of
-/// the start.
+/// Starts the server. `shows_demo`: whether it serves the pages of the live match. `source`: the sources that a reload
+/// reads, and the keys that were set at the start. `None` = no reload.
 fn start(
     settings: Settings,
     shows_demo: bool,
@@ -134,44 +132,44 @@ fn start(
     builder.build().and_then(Server::start).map_err(explain)
 }
 
-/// Adds the remedy where there is a usual one.
+/// Adds a remedy to errors that have a usual one.
 fn explain(error: StartError) -> anyhow::Error {
     let remedy = match &error {
         StartError::Bind { key, address, source } => bind_remedy(key, address.port(), source.kind()),
         StartError::Database { database, source: OpenError::File { path, source } } => {
             let remedy = file_remedy(path, source.kind(), "give its directory to this account (chown)");
-            Some(format!("the database (store.{database}.url) can't be used: {remedy}"))
+            Some(format!("the database (store.{database}.url) cannot be used: {remedy}"))
         }
         _ => None,
     };
     anyhow!(error).context(remedy.unwrap_or_else(|| "failed to start".to_owned()))
 }
 
-/// What to do where a port can't be had, which is that of `key`.
+/// What to do if the port of `key` cannot be bound. `None` = there is no usual remedy.
 fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
     let other = if port == u16::MAX { 8000 } else { port.max(1023) + 1 };
     let is_main = key == "http_server.port";
     let choose = |port: u16| if is_main { format!("--port {port}") } else { format!("{key} = {port}") };
     match kind {
         io::ErrorKind::AddrInUse => Some(format!(
-            "port {port} is taken: stop the process that has it (`ss -ltnp 'sport = :{port}'` tells), \
-             or choose another, as {}",
+            "port {port} is taken: stop the process that has it (`ss -ltnp 'sport = :{port}'` shows it), \
+             or choose another port, such as {}",
             choose(other)
         )),
         io::ErrorKind::PermissionDenied if port < 1024 => Some(format!(
-            "port {port} needs a privilege: choose one above 1023, as {}, or give it \
+            "port {port} needs a privilege: choose a port above 1023, such as {}, or grant the privilege \
              (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)",
             choose(if is_main { 8000 } else { 9000 })
         )),
         io::ErrorKind::AddrNotAvailable => {
             let address = if is_main { "--address".to_owned() } else { key.replace("port", "address") };
-            Some(format!("this machine has no such address: see `ip address`, or leave {address} away"))
+            Some(format!("this machine has no such address: see `ip address`, or remove {address}"))
         }
         _ => None,
     }
 }
 
-/// What a file's path is relative to, which account was refused, and what to do.
+/// The text for a file that cannot be used: what its path is relative to, which account was refused, and what to do.
 fn file_remedy(path: &str, kind: io::ErrorKind, permit: &str) -> String {
     let directory = std::env::current_dir().map(|directory| directory.display().to_string()).unwrap_or_default();
     let directory_note = if Path::new(path).is_absolute() {
@@ -185,14 +183,14 @@ fn file_remedy(path: &str, kind: io::ErrorKind, permit: &str) -> String {
         io::ErrorKind::PermissionDenied => {
             let account = std::fs::metadata("/proc/self")
                 .map_or_else(|_| "this account".to_owned(), |me| format!("uid {}", me.uid()));
-            format!("{path}{directory_note} is not for {account}: {remedy}")
+            format!("{path}{directory_note} cannot be accessed by {account}: {remedy}")
         }
-        io::ErrorKind::NotFound => format!("{path}{directory_note} is not there"),
+        io::ErrorKind::NotFound => format!("{path}{directory_note} does not exist"),
         _ => format!("{path}{directory_note}"),
     }
 }
 
-/// SIGTERM and SIGINT, and SIGHUP, at which the configuration is read again.
+/// The signals of the process: SIGTERM and SIGINT stop it, and SIGHUP reloads the configuration.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -209,8 +207,7 @@ impl Signals {
         })
     }
 
-    /// The next signal that asks the process to stop. `reloading`: is notified at SIGHUP; `None` = the server stops
-    /// already.
+    /// Waits for the next signal to stop. SIGHUP notifies `reloading`; `None` = the server is already stopping.
     async fn next(&mut self, reloading: Option<&Notify>) {
         loop {
             tokio::select! {
@@ -218,14 +215,14 @@ impl Signals {
                 _ = self.interrupt.recv() => return,
                 _ = self.hang_up.recv() => match reloading {
                     Some(reloading) => reloading.notify_one(),
-                    None => tracing::info!("SIGHUP: nothing is read again, because the server stops"),
+                    None => tracing::info!("SIGHUP: the configuration is not reloaded, because the server is stopping"),
                 },
             }
         }
     }
 }
 
-/// Reloads the server as often as it is told to, one time after the other; for ever.
+/// Reloads the server at each notification, one reload after the other. Never returns.
 async fn reload_when_told(server: ServerHandle, told: &Notify) {
     loop {
         told.notified().await;
@@ -234,13 +231,13 @@ async fn reload_when_told(server: ServerHandle, told: &Notify) {
     }
 }
 
-/// Reads the configuration again and has the server work with it. Returns the outcome in a line.
+/// Reads the configuration again and applies it. Returns the outcome as one line.
 async fn reload(server: ServerHandle) -> String {
     let (done, outcome) = tokio::sync::oneshot::channel();
-    // It reads files and fetches keys, and a process that stops does not wait for it.
+    // A reload reads files and fetches keys. A process that stops does not wait for it.
     let work = move || drop(done.send(server.reload()));
     if let Err(error) = std::thread::Builder::new().name("reload".into()).spawn(work) {
-        tracing::error!(%error, "SIGHUP: the system refuses a thread");
+        tracing::error!(%error, "SIGHUP: the system cannot start a thread");
         return format!("reload failed: {error}");
     }
     match outcome.await.unwrap_or(Err(ReloadRefusal::Stopping)) {
@@ -258,7 +255,7 @@ async fn reload(server: ServerHandle) -> String {
     }
 }
 
-/// Waits until the process ends with which this one is to end; for ever if there is none.
+/// Waits until the parent process has ended. Without a parent it waits for ever.
 async fn ended(parent: Option<&Parent>) {
     match parent {
         Some(parent) => parent.ended().await,
@@ -266,7 +263,7 @@ async fn ended(parent: Option<&Parent>) {
     }
 }
 
-/// Drains, unless a second signal comes.
+/// Stops the server with a drain. A second signal ends the process at once.
 async fn stop(running: Running, signals: &mut Signals) -> ExitCode {
     let (done, stopped) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -302,7 +299,7 @@ mod tests {
         for (key, kind, expected) in [
             ("http_server.internal_port", io::ErrorKind::AddrInUse, "http_server.internal_port = 1024"),
             ("http_server.internal_port", io::ErrorKind::PermissionDenied, "http_server.internal_port = 9000"),
-            ("tcp.port", io::ErrorKind::AddrNotAvailable, "leave tcp.address away"),
+            ("tcp.port", io::ErrorKind::AddrNotAvailable, "remove tcp.address"),
             ("http_server.port", io::ErrorKind::PermissionDenied, "--port 8000"),
         ] {
             let text = bind_remedy(key, 81, kind).expect("there is one");

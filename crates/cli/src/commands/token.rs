@@ -1,4 +1,4 @@
-//! `touchline token`: a JSON Web Token (RFC 7519) signed with HS256.
+//! `touchline token`: prints or checks a JSON Web Token (RFC 7519). It signs with HS256.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings, Token
 use crate::arguments::TokenArguments;
 use crate::client::api::configured;
 
-/// Prints the token alone, so that it can be used by `$(touchline token …)`.
+/// Prints only the token, so that `$(touchline token …)` works.
 pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     if let Some(token) = &arguments.check {
@@ -26,12 +26,12 @@ pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says step by step whether a server would take a token.
+/// Explains step by step whether a server would accept a token.
 fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitCode> {
     let piped;
     let token = if token == "-" {
         piped = std::io::read_to_string(std::io::stdin()).context("failed to read the token")?;
-        // What ends the line is not of the token; any other space is what the server would get.
+        // The line break is not part of the token. Other spaces are, because the server would receive them.
         piped.trim_end_matches(['\r', '\n'])
     } else {
         token
@@ -71,7 +71,7 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     if let Some(channel) = arguments.channel.as_deref().filter(|channel| *channel != named) {
         bail!("no: the token is for channel {named:?}, not for {channel:?}");
     }
-    // A secret alone says nothing of channels and scopes.
+    // A secret alone does not say which channels and scopes exist.
     if arguments.secret.is_none() {
         let channel = arguments.channel.as_deref().map(|channel| (channel, user.clone()));
         if let Some(RefusalReport { code, cause, channel }) = trial.connect(token, channel, now.as_millis() as u64)? {
@@ -83,12 +83,12 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
         .as_f64()
         .map_or("never expires".to_owned(), |exp| format!("expires in {}", shown_seconds(exp - now.as_secs_f64())));
     let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
-    writeln!(std::io::stdout(), "not known here: bans of the user and of the token, which running nodes have")?;
+    writeln!(std::io::stdout(), "not checked: bans of the user and of the token, which only running nodes know")?;
     writeln!(std::io::stdout(), "good: {who}, {end}")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The claims of a token. The signature is not checked. Null if the text is not a token.
+/// The claims of a token, without a check of the signature. Null if the text is not a token.
 fn claims_of(token: &str) -> Json {
     let claims = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part.trim_end_matches('=')).ok());
     claims.and_then(|claims| serde_json::from_slice(&claims).ok()).unwrap_or_default()
@@ -110,7 +110,7 @@ fn token_settings(arguments: &TokenArguments) -> Result<TokenSettings> {
     Ok(settings)
 }
 
-/// The claims that the arguments ask for; `--claims` wins over all others.
+/// The claims for the arguments. `--claims` overrides all others.
 fn claims(arguments: &TokenArguments, settings: &TokenSettings, now: Duration) -> Result<Json> {
     let mut claims = Map::new();
     claims.insert("sub".into(), json!(arguments.user));

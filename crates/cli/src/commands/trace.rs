@@ -1,4 +1,4 @@
-//! `touchline trace`: what goes in and out for one client, user or channel.
+//! `touchline trace`: the frames of one client or user, or the publications into a channel.
 
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
@@ -12,10 +12,10 @@ use super::overview::plain;
 use crate::client::api::ApiClient;
 use crate::operator_arguments::TraceArguments;
 
-/// Time between two questions.
+/// Time between two requests to the server.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Prints frames as they come, until the trace ends.
+/// Prints frames as they arrive, until the trace ends.
 pub(crate) fn run(arguments: &TraceArguments) -> Result<ExitCode> {
     let api = ApiClient::from_arguments(&arguments.api)?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<ExitCode> {
             if arguments.json { writeln!(out, "{frame}")? } else { writeln!(out, "{}", line(frame))? }
         }
         if let Some(left_out) = seen["left_out"].as_u64().filter(|left_out| *left_out > 0) {
-            eprintln!("{left_out} frames were left out: more came than wait");
+            eprintln!("{left_out} frames were left out: too many frames arrived at once");
         }
         for node in seen["missing_nodes"].as_array().map(Vec::as_slice).unwrap_or_default() {
             eprintln!("node {} does not answer", plain(node));
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<ExitCode> {
     }
 }
 
-/// A frame as a line of text. What a client has chosen moves no cursor.
+/// A frame as a line of text. Control characters in texts of a client are replaced.
 fn line(frame: &Json) -> String {
     let at = rfc3339(frame["at_ms"].as_u64().unwrap_or_default());
     let direction = match frame["direction"].as_str() {

@@ -1,4 +1,4 @@
-//! `touchline version`.
+//! `touchline version`: prints the version, the target and the allocator.
 
 use std::io::Write as _;
 use std::process::ExitCode;

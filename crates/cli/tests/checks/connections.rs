@@ -1,4 +1,4 @@
-//! `touchline check --connect`: what a configuration names is tried.
+//! `touchline check --connect`: the check connects to each server that a configuration names.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use crate::place::{Place, text};
 use crate::postgres::Postgres;
 
-/// A port that nobody listens at.
+/// A port without a listener.
 fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free").port()
 }
 
-/// A backend that answers each request with 405, and tells the first line of it.
+/// A backend that answers each request with 405 and sends the first line of the request to the test.
 fn backend() -> (u16, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
@@ -25,7 +25,7 @@ fn backend() -> (u16, std::sync::mpsc::Receiver<String>) {
             while reader.read_line(&mut line).is_ok_and(|length| length > 2) {
                 line.clear();
             }
-            // Told before it is answered: who has the answer may look at once.
+            // The line is sent before the answer: a caller that has the answer may look for the line at once.
             let _ = sender.send(first);
             let _ = reader.get_mut().write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }

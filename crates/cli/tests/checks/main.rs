@@ -1,4 +1,4 @@
-//! What an operator asks of a configuration, a machine, a server and a service manager.
+//! The commands that check a configuration, a machine or a server, and the messages to a service manager.
 
 mod connections;
 mod place;
@@ -19,7 +19,7 @@ fn the_machine_is_described_without_a_configuration() {
     for limit in ["open files of a process", "waiting connections", "memory that is available", "processors", "time"] {
         assert!(said.contains(limit), "{limit} is not in: {said}");
     }
-    // A process that may open few files is told how to get more.
+    // If the process may open few files, the check names the setting that allows more.
     let script = format!("ulimit -n 256; exec {} check --machine", env!("CARGO_BIN_EXE_touchline"));
     let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("sh runs");
     let said = text(&output.stdout);
@@ -33,7 +33,7 @@ fn a_configuration_of_variables_only_is_checked_too() {
         command.arg("check").env_clear().envs(variables.iter().copied()).output().expect("the binary runs")
     };
     let nothing = check(&[]);
-    assert!(text(&nothing.stderr).contains("which configuration?") && !nothing.status.success());
+    assert!(text(&nothing.stderr).contains("no configuration: name the file") && !nothing.status.success());
     let secret = ("TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY", "a secret that is long enough to be one");
     assert!(check(&[secret, ("TOUCHLINE_HTTP_API_KEY", "another long secret")]).status.success());
     let wrong = check(&[secret, ("TOUCHLINE_HTTP_SERVER_PORT", "eighty")]);

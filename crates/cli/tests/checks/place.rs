@@ -14,11 +14,11 @@ const BEGINNING: &str = "http_server.address = \"127.0.0.1\"\nhttp_server.port =
                          client.token.hmac_secret_key = \"a secret of this test, long enough for HS256\"\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with a configuration, removed at the end.
+/// A directory with a configuration. It is removed at the end of the test.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
-    /// A directory whose configuration begins with secrets and a free port, and goes on with `more`.
+    /// Makes a directory whose configuration begins with secrets and a free port, and continues with `more`.
     pub(crate) fn new(name: &str, more: &str) -> Self {
         let path = std::env::temp_dir().join(format!("touchline-checks-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -28,23 +28,23 @@ impl Place {
         place
     }
 
-    /// Writes the configuration anew.
+    /// Writes the configuration again.
     pub(crate) fn configure(&self, more: &str) {
         self.write("touchline.toml", &format!("{BEGINNING}{more}"));
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("it is ours");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        std::fs::write(&path, text).expect("the test owns it");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("the test owns it");
     }
 
-    /// Writes `cert.pem` and `key.pem`, valid for so many days, and names them in the environment of the commands.
+    /// Writes `cert.pem` and `key.pem`, valid for `days` days. The environment of the commands names both files.
     pub(crate) fn certificate(&self, days: u64) {
         self.certificate_until(SystemTime::now() + Duration::from_secs(days * 86_400 + 3_600));
     }
 
-    /// The same, valid until a time.
+    /// Writes `cert.pem` and `key.pem`, valid until a time.
     pub(crate) fn certificate_until(&self, end: SystemTime) {
         let mut options = rcgen::CertificateParams::new(vec!["live.example.com".to_owned()]).expect("a name");
         options.not_after = end.into();
@@ -68,7 +68,7 @@ impl Place {
         self.command(arguments).output().expect("the binary runs")
     }
 
-    /// The same without a configuration.
+    /// Runs a command without a configuration.
     pub(crate) fn run_bare(&self, arguments: &[&str]) -> Output {
         self.command(arguments).env_remove("TOUCHLINE_CONFIG").output().expect("the binary runs")
     }
@@ -84,7 +84,7 @@ impl Drop for Place {
     }
 }
 
-/// A server, and the lines that it logs.
+/// A server and the lines of its log.
 pub(crate) struct Server {
     pub(crate) child: Child,
     lines: Receiver<String>,
@@ -92,10 +92,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it serves.
+    /// Starts the server, and waits until it serves.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let log = BufReader::new(child.stderr.take().expect("the stream is piped"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let server = Server { child, lines, seen: std::cell::RefCell::default() };
@@ -103,7 +103,7 @@ impl Server {
         server
     }
 
-    /// The first line that holds a text; it may have come before.
+    /// The first line of the log that contains a text. The server may have logged the line before this call.
     pub(crate) fn line(&self, text: &str) -> String {
         let found = self.seen.borrow().iter().find(|line| line.contains(text)).cloned();
         found.unwrap_or_else(|| {
@@ -117,11 +117,11 @@ impl Server {
         })
     }
 
-    /// The address in the line that holds a text.
+    /// The address in the line that contains a text.
     pub(crate) fn address(&self, text: &str) -> String {
         let line = self.line(text);
         let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
-        address.expect("it tells its address").to_owned()
+        address.expect("the line has an address").to_owned()
     }
 
     pub(crate) fn signal(&self, signal: &str) {

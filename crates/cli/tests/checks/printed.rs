@@ -1,4 +1,4 @@
-//! `touchline print-config`: each value and where it comes from.
+//! `touchline print-config`: each value and its source.
 
 use crate::place::{Place, text};
 

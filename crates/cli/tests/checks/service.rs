@@ -1,4 +1,4 @@
-//! The binary under a service manager, whose part the tests play (sd_notify(3)).
+//! The binary under a service manager. The tests act as the service manager (sd_notify(3)).
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -9,7 +9,7 @@ use crate::place::{KEY, Place, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a service manager listens at.
+/// The socket of a service manager.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -19,7 +19,7 @@ impl Manager {
         Manager(socket)
     }
 
-    /// Starts the server with this service manager. `watchdog`: how long it may be silent.
+    /// Starts the server under this service manager. `watchdog`: the longest time between two messages of the server.
     fn serve(&self, place: &Place, watchdog: Option<Duration>) -> Server {
         let mut command = place.command(&["serve"]);
         command.env("NOTIFY_SOCKET", place.0.join("notify"));
@@ -29,14 +29,14 @@ impl Manager {
         Server::start(command)
     }
 
-    /// The next message; none comes within the time = empty.
+    /// The next message. It is empty if no message arrives in time.
     fn next(&self) -> String {
         let mut buffer = [0; 4_096];
         let length = self.0.recv(&mut buffer).unwrap_or_default();
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     }
 
-    /// The next message that has a line, and those before it.
+    /// The next message that contains a line, and the messages before it.
     fn message(&self, line: &str) -> (Vec<String>, String) {
         let mut before = Vec::new();
         loop {
@@ -58,14 +58,14 @@ fn a_service_manager_is_told_of_start_reload_and_stop() {
     let (before, ready) = manager.message("READY=1");
     assert!(before.is_empty() && ready.contains("STATUS=serves at 127.0.0.1:"), "{before:?} {ready}");
 
-    // The configuration of the start.
+    // A reload of the configuration with which the node started.
     server.signal("-HUP");
     let (_, reloading) = manager.message("RELOADING=1");
     assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
     let (_, ready) = manager.message("READY=1");
     assert!(ready.contains("STATUS=reload: no key has changed"), "{ready}");
 
-    // One with an error, and one that takes a restart: the node goes on as it was.
+    // First a configuration with an error, then one that needs a restart: the node keeps its settings.
     place.configure("log.level = \"loud\"\n");
     server.signal("-HUP");
     let (_, ready) = manager.message("READY=1");
@@ -74,7 +74,7 @@ fn a_service_manager_is_told_of_start_reload_and_stop() {
     place.configure("log.format = \"json\"\n");
     server.signal("-HUP");
     let (_, ready) = manager.message("READY=1");
-    assert!(ready.contains("these keys take a restart, and nothing was changed: log.format"), "{ready}");
+    assert!(ready.contains("these keys need a restart, and nothing was changed: log.format"), "{ready}");
     place.configure("log.level = \"debug\"\nclient.channel_limit = 5\nshutdown.timeout = \"90s\"\n");
     server.signal("-HUP");
     let (_, ready) = manager.message("READY=1");
@@ -83,7 +83,7 @@ fn a_service_manager_is_told_of_start_reload_and_stop() {
     server.signal("-TERM");
     let (_, stopping) = manager.message("STOPPING=1");
     assert!(stopping.contains("EXTEND_TIMEOUT_USEC=110000000"), "{stopping}");
-    assert_eq!(server.child.wait().expect("it is ours").code(), Some(0));
+    assert_eq!(server.child.wait().expect("the test owns it").code(), Some(0));
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn the_watchdog_hears_of_a_node_that_turns_and_not_of_one_that_is_frozen() {
     }
     server.signal("-STOP");
     manager.0.set_read_timeout(Some(Duration::from_secs(2))).expect("a time");
-    // What was sent before it was frozen.
+    // Messages that the server sent before it was frozen.
     while !manager.next().is_empty() {}
-    assert_eq!(manager.next(), "", "a frozen process tells nothing");
+    assert_eq!(manager.next(), "", "a frozen process sends nothing");
     manager.0.set_read_timeout(Some(PATIENCE)).expect("a time");
     server.signal("-CONT");
     manager.message("WATCHDOG=1");
@@ -113,7 +113,7 @@ fn without_a_service_manager_nothing_is_told_and_one_that_is_gone_does_no_harm()
     let mut command = place.command(&["serve"]);
     command.env("NOTIFY_SOCKET", place.0.join("nobody"));
     let server = Server::start(command);
-    server.line("cannot be told");
+    server.line("cannot be notified");
     let address = server.address("ready");
     let published = place.run(&["publish", "a", "1", "--api", &format!("http://{address}"), "--key", KEY]);
     assert!(published.status.success());
@@ -124,13 +124,13 @@ fn a_service_manager_that_does_not_read_holds_nothing_up() {
     let place = Place::new("full", "");
     let manager = Manager::new(&place);
     let mut server = manager.serve(&place, Some(Duration::from_millis(20)));
-    // Nobody reads: some ten messages wait, and more have no room.
+    // The service manager does not read: about ten messages fit into the socket, and later ones do not.
     std::thread::sleep(Duration::from_secs(1));
     let address = server.address("ready");
     let published = place.run(&["publish", "a", "1", "--api", &format!("http://{address}"), "--key", KEY]);
     assert!(published.status.success());
     server.signal("-TERM");
-    assert_eq!(server.child.wait().expect("it is ours").code(), Some(0));
+    assert_eq!(server.child.wait().expect("the test owns it").code(), Some(0));
 }
 
 #[test]
@@ -153,11 +153,11 @@ fn a_configuration_that_is_a_pipe_is_refused_and_holds_nothing_up() {
     let mut server = manager.serve(&place, None);
     manager.message("READY=1");
     let file = place.0.join("touchline.toml");
-    std::fs::remove_file(&file).expect("it is ours");
+    std::fs::remove_file(&file).expect("the test owns it");
     assert!(Command::new("mkfifo").arg(&file).status().expect("it is there").success());
     server.signal("-HUP");
     let (_, ready) = manager.message("READY=1");
     assert!(ready.contains("it is not a regular file"), "{ready}");
     server.signal("-TERM");
-    assert_eq!(server.child.wait().expect("it is ours").code(), Some(0));
+    assert_eq!(server.child.wait().expect("the test owns it").code(), Some(0));
 }

@@ -1,5 +1,5 @@
-//! The commands that call the server API, against what is no good server: one that never answers, and one that repeats
-//! what it was sent.
+//! The commands that call the server API, against servers with faults: one never answers, and one repeats what it
+//! received.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use super::{run, text};
 
 const SENT_KEY: &str = "a-key-that-nobody-may-read";
 
-/// A server for one request; `answer` gets the connection and the head of the request. Its URL.
+/// Starts a server for one request and returns its URL. `answer` gets the connection and the head of the request.
 fn server(answer: impl FnOnce(&mut TcpStream, &str) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -32,8 +32,8 @@ fn publish(api: &str, more: &[&str]) -> (Option<i32>, String) {
 fn a_call_ends_in_the_time_that_was_typed() {
     let silent = server(|stream, _| drop(stream.read_to_end(&mut Vec::new())));
     let (code, said) = publish(&silent, &["--timeout", "200ms"]);
-    assert!(code == Some(1) && said.contains("it did not come in time"), "{said}");
-    // Each piece comes soon, the whole never.
+    assert!(code == Some(1) && said.contains("it did not arrive in time"), "{said}");
+    // Each chunk arrives soon, and the answer never ends.
     let endless = server(|stream, _| {
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut is_open = stream.write_all(head).is_ok();
@@ -43,7 +43,7 @@ fn a_call_ends_in_the_time_that_was_typed() {
         }
     });
     let (code, said) = publish(&endless, &["--timeout", "300ms"]);
-    assert!(code == Some(1) && said.contains("the rest did not come in time"), "{said}");
+    assert!(code == Some(1) && said.contains("the rest did not arrive in time"), "{said}");
     let (code, said) = publish("http://127.0.0.1:9", &["--timeout", "0s"]);
     assert!(code == Some(2) && said.contains("expected a duration from 1ms"), "{said}");
 }

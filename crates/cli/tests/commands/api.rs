@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use crate::{BINARY, KEY, Server, run, text};
 
 impl Server {
-    /// `touchline api` at this server.
+    /// Calls `touchline api` at this server.
     fn call(&self, words: &[&str]) -> Output {
         let (api, path) = (self.api(), self.path());
         let words = [&["api"], words, &["--api", &api, "--config", &path]].concat();
@@ -33,7 +33,7 @@ fn an_operation_is_called_and_its_result_is_printed() {
         (&found[0]["data"]["goal"], &found[1]["data"], &found[1]["tags"]["a"]),
         (&1.into(), &2.into(), &"b".into())
     );
-    // A user whose name is of digits is text.
+    // A user whose name consists of digits is a text.
     let done = server.call(&["disconnect", "user=42"]);
     assert_eq!((text(&done.stdout), done.status.code()), ("done\n".to_owned(), Some(0)));
 }
@@ -53,7 +53,7 @@ fn a_whole_request_comes_from_a_word_a_file_or_a_pipe() {
     let words = ["api", "publish", "--data", "-", "channel=news:b", "--api", &api, "--config", &path, "--json"];
     let mut piped =
         Command::new(BINARY).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
-    piped.stdin.take().expect("it is piped").write_all(request.as_bytes()).expect("it reads");
+    piped.stdin.take().expect("the stream is piped").write_all(request.as_bytes()).expect("it reads");
     let output = piped.wait_with_output().expect("it ends");
     assert_eq!(json(&output)["result"]["offset"], 1);
     for (channel, count) in [("news:a", 2), ("news:b", 1)] {
@@ -91,12 +91,12 @@ fn what_was_typed_wrongly_is_told_with_the_nearest_name_and_exit_code_two() {
         (&["publish", "chanel=a"], "did you mean channel?"),
         (&["publish", "channel=a", "data=hello"], "data takes JSON"),
         (&["publish", "channel"], "has no value"),
-        (&["publish", "--data", "[]"], "--data takes a JSON object"),
+        (&["publish", "--data", "[]"], "--data must be a JSON object"),
         (&["history", "limit=ten"], "limit takes a whole number"),
         (&[], "Usage: touchline api"),
         (&["--list", "publish"], "cannot be used"),
     ] {
-        // No server is asked: none is there.
+        // The command calls no server: none is running.
         let output = run(&[&["api"], words].concat());
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{words:?}");
         assert!(text(&output.stderr).contains(expected), "{words:?}: {}", text(&output.stderr));
@@ -126,7 +126,7 @@ fn the_help_of_every_operation_is_made_from_the_table() {
     }
 }
 
-/// What a shell is told to complete: as the script of fish asks.
+/// The completions that a shell gets. The call is the same as in the script for fish.
 fn completed(words: &[&str]) -> String {
     let output =
         Command::new(BINARY).env("TOUCHLINE_COMPLETE", "fish").arg("--").args(words).output().expect("it runs");
@@ -156,7 +156,7 @@ fn the_script_of_a_shell_completes_in_that_shell() {
         let script = run(&["completions", shell]);
         assert!(script.status.success() && text(&script.stdout).contains("TOUCHLINE_COMPLETE"), "{shell}");
     }
-    // As bash does it when the key is pressed: it breaks words at `=`, and replaces the last of them.
+    // The call that bash makes when a person presses the key. bash splits words at `=` and replaces the last part.
     let folder = std::path::Path::new(BINARY).parent().expect("a folder").display().to_string();
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     for (line, expected) in [

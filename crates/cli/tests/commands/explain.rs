@@ -1,4 +1,4 @@
-//! `touchline explain`: the steps of a decision, and its exit status.
+//! `touchline explain`: the steps of a decision, and the exit status.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use super::{CONFIGURATION, run, text};
 
 /// Runs `explain` on the configuration of the tests, with a backend for hooks.
 fn explain(arguments: &[&str]) -> (Option<i32>, String) {
-    // Tests run side by side with the same arguments.
+    // Tests run at the same time with the same arguments, so each call has a number.
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let number = CALLS.fetch_add(1, Ordering::Relaxed);
     let name = format!("touchline-commands-{}-explain-{number}.toml", std::process::id());
@@ -89,5 +89,8 @@ fn what_is_missing_is_told() {
 #[test]
 fn it_says_what_it_does_not_know() {
     let (_, said) = explain(&["--user", "42", "--action", "subscribe", "--channel", "news:1"]);
-    assert!(said.ends_with("\nexplain asks no backend, and knows no bans, rates or other connections.\n"), "{said}");
+    assert!(
+        said.ends_with("\nexplain calls no backend, and does not know bans, rates or other connections.\n"),
+        "{said}"
+    );
 }

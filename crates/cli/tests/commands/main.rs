@@ -1,8 +1,11 @@
-//! The binary as people run it: a server, and the commands beside it.
+//! The binary as operators run it: a server, and the commands that call it.
 
 mod answers;
 mod api;
+mod compact;
 mod explain;
+#[path = "../../../lab/src/postgres.rs"]
+mod postgres;
 mod tls;
 mod tokens;
 
@@ -15,7 +18,7 @@ use std::time::{Duration, Instant};
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const KEY: &str = "a key with blanks\n";
 const SECRET: &str = "a secret of this test, long enough for HS256";
-/// Longest time that anything here may take.
+/// The longest time for one step of these tests.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const CONFIGURATION: &str = r#"
@@ -47,7 +50,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A running server, killed if the test forgets it.
+/// A running server. It is killed when the value is dropped.
 struct Server {
     child: Child,
     log: BufReader<std::process::ChildStderr>,
@@ -62,26 +65,26 @@ impl Server {
         Server::start_with(file, "0")
     }
 
-    /// Starts a server with a configuration in a file, which is removed at the end.
+    /// Starts a server with a configuration file. The file is removed at the end.
     fn start_with(file: PathBuf, port: &str) -> Self {
         let path = file.display().to_string();
         Server::spawn(&mut touchline(&["serve", "--config", &path, "--port", port, "--shards", "2"]), file)
     }
 
-    /// Starts a server by a command. `file`: its configuration, which is removed at the end.
+    /// Starts a server by a command. `file`: the configuration file, which is removed at the end.
     fn spawn(command: &mut Command, file: PathBuf) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
         let mut line = String::new();
         while !line.contains("ready address=") {
             line.clear();
-            assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+            assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
         }
         let address = line
             .split("address=")
             .nth(1)
             .and_then(|rest| rest.split_whitespace().next())
-            .expect("it tells its address");
+            .expect("the line has an address");
         Server { child, log, file, address: address.to_owned() }
     }
 
@@ -103,15 +106,15 @@ impl Server {
         let mut command = touchline(&["watch", "news:a", "--url", &url, "--token", token.trim()]);
         let mut child =
             command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let out = BufReader::new(child.stdout.take().expect("the stream is piped"));
         (child, out)
     }
 
-    /// Asks it to stop and gives its exit code.
+    /// Stops the server with SIGTERM and returns its exit code.
     fn stop(&mut self) -> Option<i32> {
         let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill is there");
         assert!(killed.success());
-        self.child.wait().expect("it is ours").code()
+        self.child.wait().expect("the test owns it").code()
     }
 }
 
@@ -123,16 +126,19 @@ impl Drop for Server {
     }
 }
 
-/// Waits until a watcher says on stderr that it watches.
+/// Waits until a watcher prints on stderr that it watches.
 fn wait_until_watching(watcher: &mut Child) {
-    let mut log = BufReader::new(watcher.stderr.take().expect("it is piped"));
+    let mut log = BufReader::new(watcher.stderr.take().expect("the stream is piped"));
     let mut line = String::new();
     let began = Instant::now();
     while !line.contains("watching news:a") {
         line.clear();
-        assert!(log.read_line(&mut line).expect("it tells") > 0 && began.elapsed() < DEADLINE, "the watcher ended");
+        assert!(
+            log.read_line(&mut line).expect("stderr is text") > 0 && began.elapsed() < DEADLINE,
+            "the watcher ended"
+        );
     }
-    // What it says later must not break its pipe.
+    // The watcher's stderr is read until its end, so that later output does not break the pipe.
     std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
 }
 
@@ -157,7 +163,7 @@ fn a_publication_reaches_a_watcher_and_a_restart_is_survived() {
     let again = std::env::temp_dir().join(format!("touchline-commands-{}-again.toml", std::process::id()));
     std::fs::copy(&server.file, &again).expect("the temporary directory is writable");
     let server = Server::start_with(again, &port);
-    // The new server's history is another one, so that only what comes after the watcher is seen.
+    // The new server has a new history: the watcher gets only publications that are made after it has reconnected.
     let (seen, was_seen) = std::sync::mpsc::channel::<()>();
     let (api, path) = (server.api(), server.path());
     let publisher = std::thread::spawn(move || {
@@ -169,7 +175,7 @@ fn a_publication_reaches_a_watcher_and_a_restart_is_survived() {
     drop(seen);
     publisher.join().expect("it publishes");
     watcher.kill().expect("it still runs");
-    watcher.wait().expect("it is ours");
+    watcher.wait().expect("the test owns it");
 }
 
 #[test]
@@ -180,7 +186,7 @@ fn a_watcher_ends_after_as_many_as_asked_for() {
     for data in ["1", "2", "3"] {
         assert!(server.publish("news:a", data).status.success());
     }
-    assert!(watcher.wait().expect("it is ours").success());
+    assert!(watcher.wait().expect("the test owns it").success());
     let mut all = String::new();
     out.read_to_string(&mut all).expect("it prints");
     assert_eq!(all.lines().count(), 2, "{all}");
@@ -199,7 +205,7 @@ fn what_fails_says_so_and_exits_with_one() {
     let path = server.path();
     let nowhere = format!("ws://{}/nowhere", server.address);
     let cases: &[(&[&str], &str)] = &[
-        (&["publish", "news:a", "1", "--api", &api, "--key", KEY], "no header can carry"),
+        (&["publish", "news:a", "1", "--api", &api, "--key", KEY], "not valid in a header"),
         (&["publish", "news:a", "1", "--api", &api, "--key", "guess"], "refused the key (401)"),
         (&["publish", "news:a", "{", "--api", &api, "--key", "k"], "the publication is not JSON"),
         (
@@ -245,7 +251,7 @@ fn a_recorded_match_is_played_in_order_and_in_time() {
     for (line, expected) in found.iter().zip(["kick-off", "goal", "end"]) {
         assert!(line.contains(&format!(r#""data":"{expected}""#)), "{found:?}");
     }
-    watcher.wait().expect("it is ours");
+    watcher.wait().expect("the test owns it");
 }
 
 #[test]
@@ -256,7 +262,7 @@ fn a_token_is_alone_on_its_line() {
     assert_eq!((token.matches('.').count(), token.lines().count()), (2, 1));
 }
 
-/// Sends a request of HTTP and gives the answer.
+/// Sends an HTTP request and returns the answer.
 fn ask(address: &str, request: &str) -> String {
     let mut socket = std::net::TcpStream::connect(address).expect("it listens");
     socket.write_all(request.replace('\n', "\r\n").as_bytes()).expect("it reads");
@@ -313,7 +319,7 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
             r#"code=103 address=127.0.0.1 client="#,
         ),
         ("the namespace of the channel is not in channel.namespaces", r#"channel="nothing:a""#),
-        ("server API: the key that was sent is none of http_api.key and http_api.keys", "code=401 address=127.0.0.1"),
+        ("server API: the key that was sent is not in http_api.key or http_api.keys", "code=401 address=127.0.0.1"),
         ("server API: no key was sent (header X-API-Key)", "code=401"),
         ("server API: the namespace of the channel is not in channel.namespaces", r#"operation="publish""#),
         (
@@ -335,24 +341,24 @@ fn in_development_the_client_is_told_the_cause_too() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
     let mut line = String::new();
     while !line.contains("ready address=") {
         line.clear();
-        assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+        assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
     }
     let address = line
         .split("address=")
         .nth(1)
         .and_then(|rest| rest.split_whitespace().next())
-        .expect("it tells its address")
+        .expect("the line has an address")
         .to_owned();
     let url = format!("ws://{address}/connection/websocket");
     let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
     let refused = text(&run(&["watch", "news", "--url", &url, "--token", &forged]).stderr);
     let unknown = text(&run(&["watch", "nothing:a", "--url", &url]).stderr);
     child.kill().expect("it still runs");
-    child.wait().expect("it is ours");
+    child.wait().expect("the test owns it");
     assert!(
         refused.contains("invalid token: the signature of the token does not match the configured key"),
         "{refused}"
@@ -386,7 +392,7 @@ fn a_token_is_told_what_is_wrong_with_it() {
         (&["--check", "<html>", "--secret", SECRET], "is not a JWT"),
         (
             &["--check", &channel, "--secret", SECRET],
-            "a subscription token was shown where a connection token is wanted",
+            "a subscription token was sent where a connection token is needed",
         ),
         (&["--check", &channel, "--channel", "b", "--secret", SECRET], r#"is for channel "a", not for "b""#),
     ];
@@ -447,7 +453,7 @@ fn a_check_tells_good_from_bad() {
     let server = Server::start("check");
     let readable = run(&["check", &server.path()]);
     assert!(text(&readable.stdout).contains("everybody on this machine can read"), "{}", text(&readable.stdout));
-    std::fs::set_permissions(&server.file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    std::fs::set_permissions(&server.file, std::fs::Permissions::from_mode(0o600)).expect("the test owns it");
     let good = run(&["check", &server.path()]);
     assert_eq!(
         (good.status.code(), text(&good.stdout).lines().last()),
@@ -470,7 +476,7 @@ fn a_second_signal_does_not_wait_for_the_drain() {
     let file = std::env::temp_dir().join(format!("touchline-commands-{}-twice.toml", std::process::id()));
     std::fs::write(&file, CONFIGURATION.replace("\"100ms\"", "\"20s\"")).expect("the temporary directory is writable");
     let mut server = Server::start_with(file, "0");
-    // Enough watchers that some are told to go late.
+    // There are so many watchers that the server disconnects some of them late.
     let watchers: Vec<(Child, BufReader<ChildStdout>)> = (0..8).map(|_| server.watch(&[])).collect();
     let mut watchers: Vec<Child> = watchers.into_iter().map(|(child, _)| child).collect();
     watchers.iter_mut().for_each(wait_until_watching);
@@ -479,11 +485,11 @@ fn a_second_signal_does_not_wait_for_the_drain() {
     let mut line = String::new();
     while !line.contains("stopping") {
         line.clear();
-        assert!(server.log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+        assert!(server.log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
     }
     let began = Instant::now();
     assert!(kill().success());
-    assert_eq!(server.child.wait().expect("it is ours").code(), Some(130));
+    assert_eq!(server.child.wait().expect("the test owns it").code(), Some(130));
     assert!(began.elapsed() < Duration::from_secs(10));
     for mut watcher in watchers {
         let _ = watcher.kill();

@@ -1,4 +1,4 @@
-//! The commands that are clients, against a server that speaks TLS.
+//! The commands that are clients, against a server that uses TLS.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use super::{CONFIGURATION, Server, line, run, text, touchline, wait_until_watching};
 
-/// An authority of this test, and a server whose certificate for `localhost` comes from it.
+/// A certificate authority for this test, and a server whose certificate for `localhost` this authority has signed.
 struct TlsServer {
     server: Server,
     authority: PathBuf,
@@ -62,13 +62,13 @@ fn a_publication_reaches_a_watcher_over_tls() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut out = std::io::BufReader::new(watcher.stdout.take().expect("it is piped"));
+    let mut out = std::io::BufReader::new(watcher.stdout.take().expect("the stream is piped"));
     wait_until_watching(&mut watcher);
     let api = tls.url("https", "localhost");
     let published = run(&["publish", "news:a", r#""by TLS""#, "--api", &api, "--config", &path, "--ca", &ca]);
     assert!(published.status.success(), "{}", text(&published.stderr));
     assert!(line(&mut out).contains(r#""data":"by TLS""#));
-    assert!(watcher.wait().expect("it is ours").success());
+    assert!(watcher.wait().expect("the test owns it").success());
 }
 
 #[test]
@@ -88,8 +88,9 @@ fn a_certificate_that_is_not_trusted_is_final_and_names_the_host() {
     let plain = tls.url("http", "localhost");
     let watched = tls.url("wss", "localhost");
     let in_clear = tls.url("ws", "localhost");
-    let hint = format!("does it speak TLS? Then it is wss://localhost:{port}");
-    let unknown = format!("the certificate of localhost:{port} is not trusted, because its authority is unknown here");
+    let hint = format!("does it use TLS? Then use wss://localhost:{port}");
+    let unknown =
+        format!("the certificate of localhost:{port} is not trusted, because this machine does not know its authority");
     let other = format!("the certificate of 127.0.0.1:{port} is for another host");
     let publish =
         |api: &str, more: &[&str]| run(&[&["publish", "news:a", "1", "--api", api, "--config", &path], more].concat());
@@ -114,8 +115,8 @@ fn a_certificate_that_is_not_trusted_is_final_and_names_the_host() {
 fn a_configuration_with_tls_leads_to_https() {
     let tls = TlsServer::start("configured");
     let (file, port) = (&tls.server.file, tls.port());
-    let written = std::fs::read_to_string(file).expect("it is ours");
-    std::fs::write(file, format!("http_server.port = {port}\n{written}")).expect("it is ours");
+    let written = std::fs::read_to_string(file).expect("the test owns it");
+    std::fs::write(file, format!("http_server.port = {port}\n{written}")).expect("the test owns it");
     let said = text(&run(&["publish", "news:a", "1", "--config", &tls.server.path(), "--ca", &tls.ca()]).stderr);
     assert!(said.contains(&format!("the certificate of 127.0.0.1:{port} is for another host")), "{said}");
 }
@@ -126,8 +127,8 @@ fn tls_to_a_port_without_it_is_told() {
     let port = server.address.rsplit(':').next().expect("an address has a port");
     let api = format!("https://localhost:{port}");
     let said = text(&run(&["publish", "news:a", "1", "--api", &api, "--config", &server.path()]).stderr);
-    assert!(said.contains(&format!("localhost:{port} does not speak TLS")), "{said}");
+    assert!(said.contains(&format!("localhost:{port} does not use TLS")), "{said}");
     let watched = run(&["watch", "news:a", "--url", &format!("wss://localhost:{port}/connection/websocket")]);
-    assert_eq!(watched.status.code(), Some(1), "it does not try again");
-    assert!(text(&watched.stderr).contains(&format!("localhost:{port} does not speak TLS")), "it says why");
+    assert_eq!(watched.status.code(), Some(1), "the watcher does not try again");
+    assert!(text(&watched.stderr).contains(&format!("localhost:{port} does not use TLS")), "it prints the cause");
 }

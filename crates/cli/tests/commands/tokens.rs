@@ -1,4 +1,4 @@
-//! `touchline token --check`, step by step, and secrets that are in files of their own.
+//! `touchline token --check`, step by step, and secrets in separate files.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{SECRET, Server, run, text, touchline};
 
-/// A file that lives as long as its test.
+/// A file that is removed when its test ends.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -33,14 +33,14 @@ impl Drop for TestFile {
     }
 }
 
-/// A token of the key, with this header.
+/// A token with this header, signed with the key pair.
 fn signed(pair: &Ed25519KeyPair, header: &Value, claims: &Value) -> String {
     let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
     let signed = format!("{}.{}", part(header), part(claims));
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(pair.sign(signed.as_bytes())))
 }
 
-/// An endpoint that gives the key as `k1` with this status, as often as it is asked. Its URL.
+/// Starts an endpoint that returns the key as `k1`, with this status, for each request. Returns its URL.
 fn endpoint(pair: &Ed25519KeyPair, status: &'static str) -> String {
     let x = URL_SAFE_NO_PAD.encode(pair.public_key());
     let body = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": x}]}).to_string();
@@ -59,7 +59,7 @@ fn endpoint(pair: &Ed25519KeyPair, status: &'static str) -> String {
     format!("http://{address}/keys")
 }
 
-/// What a check of a token says of each step: its name and its word; and the last line.
+/// The output of a check of a token: name and result of each step, the last line, and the whole text.
 fn check(configuration: &TestFile, token: &str) -> (Vec<(String, String)>, String, String) {
     let output = run(&["token", "--check", token, "--config", &configuration.path()]);
     let (out, error) = (text(&output.stdout), text(&output.stderr));
@@ -72,7 +72,7 @@ fn check(configuration: &TestFile, token: &str) -> (Vec<(String, String)>, Strin
     (steps.collect(), verdict.to_owned(), format!("{out}{error}"))
 }
 
-/// The word of each step, in order: `o`k, `n`o, `-`.
+/// The first letter of the result of each step, in their order: `o` for ok, `n` for no, `-` for a step not taken.
 fn words(steps: &[(String, String)]) -> String {
     steps.iter().map(|(_, word)| word.chars().next().unwrap_or_default()).collect()
 }
@@ -128,7 +128,7 @@ fn each_step_of_a_wrong_token_is_told_and_no_secret() {
         (eddsa(&with("nbf", json!(99_999_999_999_u64))), "ooooon---", "nbf of the token is in the future"),
         (eddsa(&with("uid", json!(null))), "oooooooon", "lacks the claim of user_id_claim"),
         (eddsa(&with("channels", json!(7))), "oooooooon", "another type than it must have"),
-        (eddsa(&with("channel", json!("news:a"))), "oooooooon", "a subscription token was shown"),
+        (eddsa(&with("channel", json!("news:a"))), "oooooooon", "a subscription token was sent"),
     ] {
         let (steps, verdict, all) = check(&configuration, &token);
         assert_eq!(words(&steps), expected, "{all}");
@@ -152,7 +152,7 @@ fn what_a_token_says_is_shown_without_what_a_terminal_obeys() {
     assert_eq!(verdict, "good: user \"\\u{202e}ann\", expires in 1e300 s", "{all}");
     assert!(!all.contains(['\u{9b}', '\u{202e}']), "{all}");
     let (_, _, all) = check(&configuration, &made(json!({"exp": 1_900_000_000_000_u64})));
-    assert!(all.contains("is it in milliseconds?") && all.contains("not known here: bans"), "{all}");
+    assert!(all.contains("is it in milliseconds?") && all.contains("not checked: bans"), "{all}");
     let (_, verdict, all) = check(&configuration, &made(json!({"sub": ""})));
     assert!(verdict.starts_with("good: the anonymous user"), "{all}");
     assert!(all.contains("claims     ok  no sub: the client is anonymous"), "{all}");
@@ -172,7 +172,7 @@ fn a_check_says_that_keys_cannot_be_fetched() {
     assert!(verdict.contains("not known: the keys of the token's issuer could not be fetched yet"), "{all}");
 }
 
-/// The configuration of a server whose secrets are elsewhere.
+/// The configuration of a server without secrets, which are in other files.
 const NO_SECRETS: &str = r#"
 http_server.address = "127.0.0.1"
 shutdown.spread = "100ms"

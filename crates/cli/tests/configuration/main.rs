@@ -1,4 +1,4 @@
-//! What a check says of a configuration, with the server's own probes: it refuses what a start would.
+//! The result of a check with the server's own probes: the check refuses each configuration that a start refuses.
 
 mod starts;
 
@@ -17,7 +17,7 @@ fn read_to_serve(sources: &Sources) -> ConfigOutcome {
     touchline_config::read_to_serve(sources, &PROBES)
 }
 
-/// A configuration file that lives as long as its test.
+/// A configuration file that is removed when its test ends.
 struct File(PathBuf);
 
 impl File {
@@ -40,7 +40,7 @@ impl Drop for File {
     }
 }
 
-/// The findings of a reading, without the directory and the unique part of the file's name.
+/// The findings of a reading. The directory and the unique part of the file's name are removed.
 fn texts(reading: &ConfigOutcome) -> Vec<String> {
     let shown = |finding: &Finding| {
         let text = finding.to_string();

@@ -1,4 +1,4 @@
-//! What a check refuses is what a start would refuse, and nobody's key is told.
+//! A check refuses each configuration that a start refuses, and prints no key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use super::{File, read, read_to_serve, texts, toml};
 const SECRETS: &str = "http_api.key = \"a-key-of-twenty-bytes\"\n\
                        client.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
 
-/// A private key, as text, and what is between its lines.
+/// The body of a private key in PEM, and the seed of NATS credentials.
 const BODY: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgtouchlinetest";
 const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
 
@@ -19,7 +19,7 @@ fn key() -> String {
     format!("-----BEGIN PRIVATE KEY-----\n{BODY}\n-----END PRIVATE KEY-----\n")
 }
 
-/// Whether a text shows any twelve bytes of a secret.
+/// Whether a text contains any twelve consecutive bytes of a secret.
 fn shows(text: &str, secret: &str) -> bool {
     secret.as_bytes().windows(12).filter_map(|part| std::str::from_utf8(part).ok()).any(|part| text.contains(part))
 }
@@ -27,9 +27,9 @@ fn shows(text: &str, secret: &str) -> bool {
 #[test]
 fn no_key_shows_a_private_key_that_is_written_into_it() {
     let packed = STANDARD.encode(key());
-    // What base64 begins with says only that it is PEM.
+    // The beginning of the base64 text shows only that the value is PEM, so the test looks for the rest.
     let tail = &packed[packed.len() / 3..];
-    // All that is used only where it is switched on.
+    // Each of these keys switches on a part that uses other keys.
     let on = [
         "http_server.tls.enabled",
         "http_server.internal_tls.enabled",
@@ -70,12 +70,12 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
             (credentials.clone(), SEED),
             (key().replace('\n', "\\n"), BODY),
         ];
-        // What stands where a secret or a file is meant is not shown without its head either.
+        // A key's body without its PEM header, at a key that takes a secret or a file, is not shown either.
         if matches!(known.kind, ValueKind::Secret | ValueKind::Pem) || paths.iter().any(|end| known.path.ends_with(end))
         {
             tried.extend([(BODY.to_owned(), BODY), (SEED.to_owned(), SEED), (format!("{BODY}\n{BODY}"), BODY)]);
         }
-        // A secret may be written where the path of its file belongs.
+        // An operator may write a secret where the path of its file belongs.
         let of_file = tried.iter().map(|(value, secret)| (format!("{}_file", known.path), value.clone(), *secret));
         let of_file: Vec<_> = of_file.filter(|_| matches!(known.kind, ValueKind::Secret | ValueKind::Pem)).collect();
         let tried = tried.into_iter().map(|(value, secret)| (known.path.clone(), value, secret));
@@ -89,10 +89,10 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
             errors += told.lines().count();
         }
     }
-    assert!(errors > KEYS.len(), "there was something to tell");
+    assert!(errors > KEYS.len(), "the checks have found errors");
 }
 
-/// Sees that the check and the server itself refuse a configuration, and that the check says `expected`.
+/// Asserts that the check and the server both refuse a configuration, and that the check prints `expected`.
 fn refuse(text: &str, expected: &str) {
     let file = File::new("c.toml", &format!("{SECRETS}{text}"));
     let reading = read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() });
@@ -103,7 +103,7 @@ fn refuse(text: &str, expected: &str) {
         "{text}: {found:?}"
     );
     assert!(found.iter().all(|found| !found.contains("topsecret")), "{found:?}");
-    // The server looks for itself: it may be embedded, or serve for development.
+    // The server checks its settings itself: it may be embedded, or run for development.
     let settings = read(&Sources { file: Some(file.0.clone()), ..Sources::default() })
         .into_result()
         .expect("each key is good")
@@ -120,7 +120,7 @@ fn a_check_refuses_what_a_start_would() {
     for (name, text) in
         [("junk.db", "a file of something else"), ("junk.creds", "no credentials"), ("junk.pem", "no certificate")]
     {
-        std::fs::write(path(name), text).expect("it is ours");
+        std::fs::write(path(name), text).expect("the test owns it");
     }
     let internal = "http_server.internal_port = 0\n[http_server.internal_tls]\nenabled = true";
     let nats = "[cluster]\nengine = \"nats\"";
@@ -139,13 +139,10 @@ fn a_check_refuses_what_a_start_would() {
             "http_server.internal_address: \"nope.invalid\" is neither",
         ),
         ("tcp.enabled = true\ntcp.address = \"nope.invalid\"".into(), "tcp.address: \"nope.invalid\" is neither"),
-        (
-            "tcp.enabled = true\ntcp.port = 8000".into(),
-            "which is http_server.port's: give tcp.port a number of its own",
-        ),
+        ("tcp.enabled = true\ntcp.port = 8000".into(), "of http_server.port: set tcp.port to another port"),
         (
             "http_server.internal_address = \"127.0.0.1\"".into(),
-            "http_server.internal_port: 127.0.0.1:8000 can't be had beside",
+            "http_server.internal_port: 127.0.0.1:8000 can't be used together with",
         ),
         (
             "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"a.example\"]\n\
@@ -320,7 +317,7 @@ fn what_is_hardly_meant_is_warned_of() {
         ("health = {enabled = true, handler_prefix = \"/api/publish\"}", "health.handler_prefix: the server API"),
         (
             "health.enabled = true\nprometheus = {enabled = true, handler_prefix = \"/health\"}",
-            "prometheus.handler_prefix: health is served at",
+            "prometheus.handler_prefix: health is also served at",
         ),
     ] {
         let found = texts(&toml(text));

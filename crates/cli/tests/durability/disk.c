@@ -1,8 +1,10 @@
-// A disk that can lose its power or fail, laid under processes by LD_PRELOAD.
+// A disk that can lose its power or fail. LD_PRELOAD loads this library into processes.
 //
-// Of each file below DISK_DIRECTORY, every write since its last sync is noted in DISK_NOTES/<path, '+' for '/'>: where, what was there,
-// what came there. Power is lost by killing the processes: whoever reads the notes knows which writes need not have reached the disk.
-// A file DISK_NOTES/fault holds an errno; while it is there, writes (and syncs, if it begins with 's') fail with it.
+// Each write to a file below DISK_DIRECTORY since the last sync of the file is noted in DISK_NOTES/<path, '+' for '/'>.
+// A note contains the offset, the old bytes and the new bytes. A power loss is simulated by killing the processes: the
+// notes show which writes need not have reached the disk.
+// A file DISK_NOTES/fault contains an errno. While the file exists, writes fail with this errno. If the file begins
+// with 's', syncs fail instead of writes.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +20,7 @@
 
 static int real_open(const char *path, int flags) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600); }
 
-// The path of the notes of a file, if the disk is under it.
+// The path of the notes of a file. There is one only if the file is on the disk.
 static int notes_of(int fd, char *notes, size_t size) {
     const char *directory = getenv("DISK_DIRECTORY"), *to = getenv("DISK_NOTES");
     char link[64], path[4096];
@@ -50,7 +52,7 @@ static int fault(int is_sync) {
 
 struct note { uint64_t offset, length, old_length, old_size; };
 
-// The notes of a file, for one thread of one process at a time; -1 = there are none.
+// Opens and locks the notes of a file, for one thread of one process at a time; -1 = the file has no notes.
 static int taken(int fd, int flags) {
     char path[4096];
     int notes = notes_of(fd, path, sizeof path) ? real_open(path, O_RDWR | O_APPEND | flags) : -1;
@@ -60,7 +62,7 @@ static int taken(int fd, int flags) {
 
 static void given_back(int notes) { if (notes >= 0) syscall(SYS_close, notes); }
 
-// Notes a write, or with no data a truncation to `offset`.
+// Notes a write, or without data a truncation to `offset`.
 static void note(int notes, int fd, const void *data, uint64_t length, uint64_t offset) {
     struct stat state;
     if (notes < 0 || fstat(fd, &state) != 0) return;
@@ -126,7 +128,7 @@ static int truncated(int fd, off_t length) {
 int ftruncate(int fd, off_t length) { return truncated(fd, length); }
 int ftruncate64(int fd, off_t length) { return truncated(fd, length); }
 
-// Room that is asked for and not written: a power loss may take it or not, and it holds nothing.
+// Space that is allocated and not written: a power loss may remove it or not, and it contains no data.
 static int allocated(int fd, off_t offset, off_t length) {
     int notes = taken(fd, O_CREAT);
     int error = notes >= 0 ? fault(0) : 0;

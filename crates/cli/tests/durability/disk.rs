@@ -1,5 +1,5 @@
-//! A disk that can lose its power or fail: `disk.c` laid under a server or a database, and what is left when the power
-//! is gone.
+//! A disk that can lose its power or fail: `disk.c` runs inside a server or a database. After a power loss the tests
+//! read the bytes that are left.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,17 +8,17 @@ use std::process::Command;
 
 use fastrand::Rng;
 
-/// The disk under a directory.
+/// The simulated disk below a directory.
 pub(crate) struct Disk {
     library: PathBuf,
     directory: PathBuf,
     notes: PathBuf,
 }
 
-/// A write, or a truncation, that no sync has followed.
+/// A write or a truncation that no sync has followed.
 struct Note {
     offset: u64,
-    /// None: the file was cut at `offset`.
+    /// The written bytes. `None`: the file was truncated at `offset`.
     new: Option<Vec<u8>>,
     old: Vec<u8>,
     old_size: u64,
@@ -33,12 +33,12 @@ impl Disk {
         assert!(built.expect("there is a C compiler").success(), "disk.c compiles");
         let notes = scratch.join("notes");
         fs::create_dir_all(&notes).expect("the directory is ours");
-        // A database runs as another user.
+        // A database runs as another user, which must be able to write here.
         fs::set_permissions(&notes, fs::Permissions::from_mode(0o777)).expect("the directory is ours");
         Disk { library, directory: directory.to_owned(), notes }
     }
 
-    /// What whoever writes to it needs in its environment.
+    /// The environment that a process needs to write to this disk.
     pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("LD_PRELOAD", self.library.clone()),
@@ -47,17 +47,17 @@ impl Disk {
         ]
     }
 
-    /// From now on writes fail with this error, or syncs (`s` before it); none = all is well.
+    /// From now on writes fail with this errno, or syncs if the text begins with `s`. `None`: nothing fails.
     pub(crate) fn fail(&self, with: Option<&str>) {
         let file = self.notes.join("fault");
         match with {
             Some(text) => fs::write(file, text).expect("the directory is ours"),
-            None => fs::remove_file(file).expect("it was failing"),
+            None => fs::remove_file(file).expect("the disk was failing"),
         }
     }
 
-    /// Whoever wrote is dead and the power gone: of what was not synced, some has reached the disk, some not, some in
-    /// part. The writes lost.
+    /// Simulates a power loss after the death of the writer. Of the writes that were not synced, some have reached the
+    /// disk, some have not, and some have in part. Returns the number of lost writes.
     pub(crate) fn lose_power(&self, random: &mut Rng) -> usize {
         let mut lost = 0;
         for entry in fs::read_dir(&self.notes).expect("the directory is ours").flatten() {
@@ -87,7 +87,7 @@ impl Disk {
     }
 }
 
-/// Lets a write reach the disk, or not, or the first of its sectors only. Whether it did as a whole.
+/// Applies a write to the file in full, not at all, or only its first sectors. Returns whether it was applied in full.
 fn reach(bytes: &mut Vec<u8>, note: Note, random: &mut Rng) -> bool {
     let at = note.offset as usize;
     let Some(new) = note.new else {
@@ -121,7 +121,7 @@ fn parse(mut bytes: &[u8]) -> Vec<Note> {
         Some(first.to_vec())
     }
     let mut notes = Vec::new();
-    // The last note may be cut off by the kill: its write had not begun.
+    // The kill may have cut off the last note: the write of that note had not begun.
     while let Some(note) = (|| {
         let (offset, length, old_length, old_size) =
             (number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?);

@@ -1,4 +1,4 @@
-//! What publishers were told, against what is found.
+//! The answers that publishers got, compared with the content of the store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::server::Client;
 
-/// What is known of one publication.
+/// The known result of one publication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It stands at this offset of this epoch: so was said.
+    /// The server answered that the publication is at this offset of this epoch.
     Acknowledged(u64, String),
-    /// It was said that it could not be stored, or nothing was said.
+    /// The server answered with an error, or did not answer.
     Unknown,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn channel(number: usize) -> String {
 }
 
 impl Ledger {
-    /// Publishes one, with a key of its own, and notes what is said.
+    /// Publishes one publication with its own idempotency key, and notes the answer.
     pub(crate) fn publish(&self, client: &mut Client, of: usize, number: u64) -> bool {
         let key = format!("key-{number}");
         let answer =
@@ -40,22 +40,27 @@ impl Ledger {
             _ => Fate::Unknown,
         };
         let is_known = fate != Fate::Unknown;
-        self.fates.lock().expect("nobody panics with it").insert((of, number), fate);
+        self.fates.lock().expect("no thread panics with the lock").insert((of, number), fate);
         is_known
     }
 
-    /// How many were acknowledged.
+    /// The number of acknowledged publications.
     pub(crate) fn acknowledged(&self) -> usize {
-        self.fates.lock().expect("nobody panics with it").values().filter(|fate| **fate != Fate::Unknown).count()
+        self.fates
+            .lock()
+            .expect("no thread panics with the lock")
+            .values()
+            .filter(|fate| **fate != Fate::Unknown)
+            .count()
     }
 
-    /// Numbers whose fate is unknown.
+    /// Channel and number of each publication whose result is unknown.
     pub(crate) fn unknown(&self) -> Vec<(usize, u64)> {
-        let fates = self.fates.lock().expect("nobody panics with it");
+        let fates = self.fates.lock().expect("no thread panics with the lock");
         fates.iter().filter(|(_, fate)| **fate == Fate::Unknown).map(|(of, _)| *of).collect()
     }
 
-    /// Compares with the whole history of each channel.
+    /// Compares the notes with the whole history of each channel.
     pub(crate) fn check(&self, client: &mut Client, channels: usize) {
         for of in 0..channels {
             let found = history(client, of);
@@ -63,27 +68,27 @@ impl Ledger {
             assert_eq!(offsets, (1..=found.top).collect::<Vec<_>>(), "offsets of {of} have no gap");
             let distinct: HashSet<u64> = found.kept.values().copied().collect();
             assert_eq!(distinct.len(), found.kept.len(), "nothing in {of} is there twice");
-            let fates = self.fates.lock().expect("nobody panics with it");
+            let fates = self.fates.lock().expect("no thread panics with the lock");
             for ((_, number), fate) in fates.iter().filter(|((channel, _), _)| *channel == of) {
                 if let Fate::Acknowledged(offset, epoch) = fate {
-                    // Only the run differs, from one start to the next.
+                    // Between two starts only the run in the epoch differs.
                     let channels = |epoch: &str| epoch.split('.').next().map(str::to_owned);
                     assert_eq!(channels(epoch), channels(&found.epoch), "the epoch of {of} stays");
                     assert_eq!(found.kept.get(offset), Some(number), "{number} was acknowledged at {offset} of {of}");
                 }
             }
             for number in found.kept.values() {
-                assert!(fates.contains_key(&(of, *number)), "{number} of {of} was published by nobody");
+                assert!(fates.contains_key(&(of, *number)), "no publisher has published {number} of {of}");
             }
         }
     }
 }
 
-/// What a channel holds.
+/// The content of a channel.
 pub(crate) struct Found {
     pub(crate) epoch: String,
     pub(crate) top: u64,
-    /// Numbers by offset.
+    /// The numbers by offset.
     pub(crate) kept: BTreeMap<u64, u64>,
 }
 

@@ -1,4 +1,5 @@
-//! What is acknowledged is there: through killed processes, lost power, and disks that fail and work again.
+//! Each acknowledged publication is stored after killed processes, after lost power, and after disks that failed for a
+//! time.
 
 mod disk;
 mod ledger;
@@ -21,16 +22,16 @@ use server::Home;
 
 const CHANNELS: usize = 5;
 const PUBLISHERS: usize = 8;
-/// Publications that may wait in the servers here.
+/// The number of publications that may wait in the servers of these tests.
 const QUEUE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a server is killed: TOUCHLINE_CRASHES, else 60 times.
+/// How often a server is killed: the value of TOUCHLINE_CRASHES, or 60.
 fn crashes() -> usize {
     std::env::var("TOUCHLINE_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// Publishes from one connection, into all channels, until the server is gone.
+/// Publishes on one connection into all channels until the server is gone.
 fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
     let mut client = home.client();
     loop {
@@ -41,7 +42,7 @@ fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
     }
 }
 
-/// Lives of one server: each is published to from all sides, and ends at some moment by `end`.
+/// Starts one server `count` times. Each time all publishers publish, and `end` ends the server at a random moment.
 fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: impl FnMut(server::Server, &mut Rng)) {
     let next = AtomicU64::new(0);
     for life in 0..count {
@@ -49,7 +50,8 @@ fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: 
         let mut client = home.client();
         if life % 10 == 1 {
             ledger.check(&mut client, CHANNELS);
-            // Whoever heard nothing asks again with the same key, which gives the first place or makes one, never two.
+            // A publisher without an answer repeats with the same key: it gets the first offset or a new one, and never
+            // two.
             ledger.unknown().into_iter().for_each(|(of, number)| assert!(ledger.publish(&mut client, of, number)));
         }
         let lasting = Duration::from_millis(random.u64(..80));
@@ -84,11 +86,11 @@ fn kill_again_and_again(home: &Home, count: usize) {
     let seen = home.directory.join("seen");
     let first = home.start();
     let watch = home.watch("kept:0", &seen);
-    // The first of all has to be seen live: from then on it recovers.
+    // The follower must receive the first publication live. After that it can recover.
     let mut client = home.client();
     let began = Instant::now();
     while fs::read_to_string(&seen).is_ok_and(|seen| seen.is_empty()) {
-        assert!(began.elapsed() < PATIENCE, "nothing is seen");
+        assert!(began.elapsed() < PATIENCE, "the follower receives nothing");
         ledger.publish(&mut client, 0, 1_000_000_000 + began.elapsed().as_micros() as u64);
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -105,7 +107,7 @@ fn kill_again_and_again(home: &Home, count: usize) {
             .collect();
         if offsets.last() == Some(&found.top) {
             let first = offsets[0];
-            assert_eq!(offsets, (first..=found.top).collect::<Vec<_>>(), "a follower saw everything once and in order");
+            assert_eq!(offsets, (first..=found.top).collect::<Vec<_>>(), "the follower got each one once, in order");
             break;
         }
         assert!(began.elapsed() < PATIENCE, "the follower stands at {:?} of {}", offsets.last(), found.top);
@@ -114,7 +116,7 @@ fn kill_again_and_again(home: &Home, count: usize) {
     drop(watch);
 }
 
-/// Tells threads to stop, also where a test fails.
+/// Stops the threads when it is dropped, also if a test fails.
 struct StopAtTheEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtTheEnd<'_> {
@@ -148,12 +150,12 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
             postgres.kill();
             let began = Instant::now();
             while home.client().health() != "503" {
-                assert!(began.elapsed() < PATIENCE, "nobody notices");
+                assert!(began.elapsed() < PATIENCE, "the node does not notice the fault");
                 std::thread::sleep(Duration::from_millis(20));
             }
             postgres.again();
             while ledger.acknowledged() < before + 200 {
-                assert!(began.elapsed() < PATIENCE, "it does not work again");
+                assert!(began.elapsed() < PATIENCE, "the server does not recover");
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -175,8 +177,8 @@ fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_thro
     let publish = |of: usize, number: usize| format!("SELECT touchline_publish('kept:{of}', '{{\"n\": {number}}}'); ");
     let rounds = 12;
     for round in 0..rounds {
-        // Transactions side by side, each with its own channel; some are rolled back, and the server is killed among
-        // them.
+        // Transactions run at the same time, each with its own channel. Some are rolled back, and the server is killed
+        // while they run.
         std::thread::scope(|scope| {
             for of in 0..4 {
                 let numbers = (0..5).map(|n| publish(of, round * 10 + n)).collect::<String>();
@@ -201,11 +203,11 @@ fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_thro
     postgres.sql("SELECT touchline_publish('plain', '1')");
     let began = Instant::now();
     while postgres.sql("SELECT refused FROM touchline.outbox") != "not durable" {
-        assert!(began.elapsed() < PATIENCE, "it is not said that the channel is not durable");
+        assert!(began.elapsed() < PATIENCE, "the outbox does not show that the channel is not durable");
     }
 }
 
-/// Offsets that a `touchline watch` has printed, and the last number.
+/// The offsets that a `touchline watch` has printed, each with its number.
 fn watched(out: &Path) -> Vec<(u64, u64)> {
     let text = fs::read_to_string(out).unwrap_or_default();
     let values = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -226,7 +228,7 @@ fn nodes_of_a_cluster_share_postgresql() {
     let began = Instant::now();
     let mut number = 0;
     while outs.iter().any(|out| watched(out).is_empty()) {
-        assert!(began.elapsed() < PATIENCE, "somebody sees nothing");
+        assert!(began.elapsed() < PATIENCE, "a follower receives nothing");
         number += 1;
         assert!(ledger.publish(&mut homes[number as usize % 2].client(), 0, number));
         std::thread::sleep(Duration::from_millis(20));
@@ -240,9 +242,9 @@ fn nodes_of_a_cluster_share_postgresql() {
             });
         }
     });
-    // A node answers from what it has heard of.
+    // Each node answers from its own knowledge, so the test waits until all nodes have it.
     while homes.iter().any(|home| history(&mut home.client(), 0).top < ledger.acknowledged() as u64) {
-        assert!(began.elapsed() < PATIENCE, "a node does not hear of all that was acknowledged");
+        assert!(began.elapsed() < PATIENCE, "a node does not get all acknowledged publications");
         std::thread::sleep(Duration::from_millis(20));
     }
     ledger.check(&mut homes[0].client(), 1);
@@ -254,7 +256,7 @@ fn nodes_of_a_cluster_share_postgresql() {
         }
         let seen = watched(out);
         let all: Vec<(u64, u64)> = found.kept.range(seen[0].0..).map(|(offset, number)| (*offset, *number)).collect();
-        assert_eq!(seen, all, "each follower sees everything, once and in order");
+        assert_eq!(seen, all, "each follower gets each publication once, in order");
     }
     homes[0].client().must("history_remove", &json!({"channel": "kept:0"}));
     for home in &homes {
@@ -287,7 +289,7 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let waiting = scope.spawn(|| durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
-        // Behind it more than may wait is refused at once: those answers come while nothing can be stored.
+        // The queue behind it takes QUEUE publications. The rest is refused at once, while nothing can be stored.
         std::thread::sleep(Duration::from_millis(300));
         let crowd: Vec<_> = (0..QUEUE + 2 * PUBLISHERS)
             .map(|n| {
@@ -306,13 +308,13 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
             served += 1;
         }
         assert!(served > 100, "only {served} were served meanwhile");
-        // Whoever needs it waits for it, and is answered.
-        let answer = waiting.join().expect("it does not panic");
+        // The request that needs the locked table waits, and gets its answer.
+        let answer = waiting.join().expect("the thread does not panic");
         assert_eq!(answer["result"]["offset"], 2, "{answer}");
-        let crowd: Vec<_> = crowd.into_iter().map(|one| one.join().expect("it does not panic")).collect();
+        let crowd: Vec<_> = crowd.into_iter().map(|one| one.join().expect("the thread does not panic")).collect();
         let refused = crowd.iter().filter(|(is_refused, _)| *is_refused).count();
         assert!((PUBLISHERS..=2 * PUBLISHERS).contains(&refused), "{refused} of {} were refused", crowd.len());
-        assert!(!crowd.contains(&(true, true)), "who is refused does not wait for that");
+        assert!(!crowd.contains(&(true, true)), "a refused publisher does not wait for the table");
         assert!(reading.join().is_ok_and(|top| top >= 1));
     });
 }
@@ -333,7 +335,7 @@ fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
     assert_eq!(client.health(), "503");
     postgres.again();
     while client.health() != "200" {
-        assert!(began.elapsed() < PATIENCE, "it is there, and nobody sees it");
+        assert!(began.elapsed() < PATIENCE, "the publication is stored, and no follower gets it");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"], 1);
@@ -377,14 +379,14 @@ fn lost_power_under_postgresql_too_though_it_would_not_wait_for_the_disk_by_itse
 
 #[test]
 fn a_disk_that_fails_under_postgresql_is_told_too() {
-    // Its tables have no room; nothing has; nothing reaches the disk.
+    // In order: the directory of the tables has no room, the whole database has no room, and syncs of its log fail.
     for (part, fault) in [("postgres/base", "28"), ("postgres", "28"), ("postgres/pg_wal", "s5")] {
         let scratch = Home::new("failing-postgres-data");
         let disk = Disk::new(&scratch.directory, &scratch.directory.join(part));
         let postgres = Postgres::start_with(&scratch.directory, &disk.variables(), "");
         let home = Home::new("failing-postgres").on(postgres.url());
         let _server = home.start();
-        // It ends itself where its log can't be written; whoever looks after it starts it again.
+        // PostgreSQL ends when it cannot write its log. This call starts it again, as a supervisor does.
         fail_and_work_again(&home, &disk, fault, &Ledger::default(), || postgres.again());
     }
 }
@@ -397,13 +399,13 @@ fn a_disk_that_fails_is_told_and_nothing_is_delivered_until_it_works_again() {
     let home = home.with(variables);
     let _server = home.start();
     let ledger = Ledger::default();
-    // Full (ENOSPC), broken (EIO), read-only (EROFS), and a sync that fails.
+    // The disk is full (ENOSPC), broken (EIO) or read-only (EROFS), or a sync fails.
     for fault in ["28", "5", "30", "s5"] {
         fail_and_work_again(&home, &disk, fault, &ledger, || ());
     }
 }
 
-/// Lets a disk fail under a running server, and work again.
+/// Lets a disk fail under a running server, and then work again.
 fn fail_and_work_again(home: &Home, disk: &Disk, fault: &str, ledger: &Ledger, look_after: impl Fn()) {
     let (mut client, mut number) = (home.client(), ledger.acknowledged() as u64 * 1_000);
     let mut publish = || {
@@ -431,10 +433,10 @@ fn fail_and_work_again(home: &Home, disk: &Disk, fault: &str, ledger: &Ledger, l
     let began = Instant::now();
     while home.client().health() != "200" {
         look_after();
-        assert!(began.elapsed() < PATIENCE, "{fault}: it works again, and is not seen to");
+        assert!(began.elapsed() < PATIENCE, "{fault}: the server does not notice that the disk works");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(publish(), "{fault}: it works again");
+    assert!(publish(), "{fault}: the disk works again");
     ledger.check(&mut home.client(), 1);
     let found = history(&mut home.client(), 0);
     while watched(&out).last().is_none_or(|(offset, _)| *offset < found.top) {
@@ -448,7 +450,7 @@ fn fail_and_work_again(home: &Home, disk: &Disk, fault: &str, ledger: &Ledger, l
     }
     let seen = watched(&out);
     let all: Vec<(u64, u64)> = found.kept.range(seen[0].0..).map(|(offset, number)| (*offset, *number)).collect();
-    assert_eq!(seen, all, "{fault}: a follower sees what is stored, once and in order");
+    assert_eq!(seen, all, "{fault}: a follower gets each stored publication once, in order");
 }
 
 #[test]
@@ -459,7 +461,7 @@ fn one_data_directory_has_one_server() {
     fs::copy(home.directory.join("config.json"), other.directory.join("config.json")).expect("both are ours");
     let port = format!("\"port\":{}", home.address.port());
     let text = fs::read_to_string(other.directory.join("config.json")).expect("it is text");
-    fs::write(other.directory.join("config.json"), text.replace(&port, "\"port\":0")).expect("it is ours");
+    fs::write(other.directory.join("config.json"), text.replace(&port, "\"port\":0")).expect("the test owns it");
     assert!(other.refusal().contains("another process uses"), "{}", other.refusal());
 }
 
@@ -474,7 +476,7 @@ fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
     assert!(said.contains("connections of running nodes use this database: stop them first"), "{said}");
     assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 2}}))["result"]["offset"] == 2);
     server.kill();
-    // PostgreSQL finds out a moment later that connections are gone.
+    // PostgreSQL notices a moment later that connections are gone.
     let migrate = |action: &str| {
         let began = Instant::now();
         loop {
@@ -499,7 +501,7 @@ fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
     let said = migrate("down --yes");
     assert!(said.contains("primary   2  not made"), "{said}");
     let said = migrate("down");
-    assert!(said.contains("touchline.publication: 2 rows would go") && said.contains("--yes"), "{said}");
+    assert!(said.contains("touchline.publication: 2 rows would be deleted") && said.contains("--yes"), "{said}");
     let said = migrate("down --yes");
     assert!(said.contains("primary   1  not made"), "{said}");
 }
@@ -517,17 +519,17 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     says("up", "primary   5  made      when users were connected last");
     says("up", "primary   6  made      endpoints of lifecycle events");
     says("up", "primary   7  made      totals of reactions");
-    says("down", "touchline: reaction: 0 rows would go");
+    says("down", "touchline: reaction: 0 rows would be deleted");
     says("down --yes", "primary   7  not made  totals of reactions");
-    says("down", "touchline: event_endpoint: 0 rows would go");
+    says("down", "touchline: event_endpoint: 0 rows would be deleted");
     says("down --yes", "primary   6  not made  endpoints of lifecycle events");
-    says("down", "touchline: user_seen: 0 rows would go");
+    says("down", "touchline: user_seen: 0 rows would be deleted");
     says("down --yes", "primary   5  not made  when users were connected last");
-    says("down", "touchline: event_outbox: 0 rows would go");
+    says("down", "touchline: event_outbox: 0 rows would be deleted");
     says("down --yes", "primary   4  not made  lifecycle events");
-    says("down", "touchline: fact: 0 rows would go");
+    says("down", "touchline: fact: 0 rows would be deleted");
     says("down --yes", "primary   3  not made  shared facts");
-    says("down", "touchline: inbox_message: 0 rows would go");
+    says("down", "touchline: inbox_message: 0 rows would be deleted");
     says("down --yes", "primary   2  not made  channel directory and inbox");
     says("down --yes", "primary   1  not made  durable history");
     says("status --database stats", "stats   1  not made  connections, events, audience and traffic");
@@ -540,7 +542,7 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     server.kill();
     says("status", "primary   1  made      durable history");
     let database = rusqlite::Connection::open(home.data().join("primary.db")).expect("it is a database");
-    database.execute("INSERT INTO touchline_migration VALUES (99, 'of tomorrow', '')", []).expect("it is ours");
+    database.execute("INSERT INTO touchline_migration VALUES (99, 'of tomorrow', '')", []).expect("the test owns it");
     drop(database);
     assert!(home.refusal().contains("run the newer program"), "{}", home.refusal());
     says("down", "run the newer program");
@@ -556,24 +558,24 @@ fn a_file_with_a_damaged_page_is_told_and_stays_so() {
     server.kill();
     let file = home.data().join("primary.db");
     let database = rusqlite::Connection::open(&file).expect("it is a database");
-    database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("nobody has it open");
+    database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("no process has the database open");
     let root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'publication'";
     let (page, size): (usize, usize) =
         database.query_row(root, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("the table is there");
     drop(database);
     let mut bytes = fs::read(&file).expect("it can be read");
     bytes[(page - 1) * size..page * size].fill(0xa5);
-    fs::write(&file, bytes).expect("it is ours");
+    fs::write(&file, bytes).expect("the test owns it");
     let _server = home.start();
     let refused =
         client.call("publish", &publication).or_else(|| client.call("publish", &publication)).expect("an answer");
     assert_eq!(refused["error"]["code"], 4010, "{refused}");
     assert_eq!(client.must("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
     assert!(client.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
-    // The writer looks every second whether it works again; some of it does.
+    // The writer checks each second whether the database works again. Parts of it do work.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
-        assert_eq!(client.health(), "503", "it is not whole by itself");
+        assert_eq!(client.health(), "503", "a damaged database does not repair itself");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -581,7 +583,7 @@ fn a_file_with_a_damaged_page_is_told_and_stays_so() {
 #[test]
 fn a_file_that_is_no_database_is_told_at_the_start() {
     let home = Home::new("broken");
-    fs::write(home.data().join("primary.db"), vec![b'x'; 8192]).expect("it is ours");
+    fs::write(home.data().join("primary.db"), vec![b'x'; 8192]).expect("the test owns it");
     let refusal = home.refusal();
     assert!(refusal.contains("primary.db") && refusal.contains("not an SQLite database"), "{refusal}");
 }

@@ -1,4 +1,4 @@
-//! A server with durable channels that can be killed, and the few words of HTTP to talk to it.
+//! A server with durable channels that can be killed, and a small HTTP client for it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::postgres::free_port;
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a server lives, and how it is configured.
+/// The directory and the configuration of a server.
 pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     pub(crate) address: SocketAddr,
@@ -23,13 +23,13 @@ pub(crate) struct Home {
     variables: Vec<(&'static str, PathBuf)>,
 }
 
-/// A running server.
+/// A running server process.
 pub(crate) struct Server {
     child: Child,
 }
 
 impl Home {
-    /// A home with an empty data directory.
+    /// Makes a home with an empty data directory.
     pub(crate) fn new(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
@@ -73,26 +73,26 @@ impl Home {
         fs::write(self.directory.join("config.json"), configuration.to_string()).expect("the directory is ours");
     }
 
-    /// Where the database is.
+    /// The directory of the database.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.join("data")
     }
 
-    /// The same with a database elsewhere.
+    /// The same home with another database.
     pub(crate) fn on(mut self, url: String) -> Self {
         self.url = url;
         self.configure(&json!({}));
         self
     }
 
-    /// The same as a node of a cluster.
+    /// The same home as a node of a cluster.
     pub(crate) fn joined(mut self, nats: &str) -> Self {
         self.nats = Some(nats.to_owned());
         self.configure(&json!({}));
         self
     }
 
-    /// The same with more in the server's environment.
+    /// The same home with more variables in the server's environment.
     pub(crate) fn with(mut self, variables: impl IntoIterator<Item = (&'static str, PathBuf)>) -> Self {
         self.variables.extend(variables);
         self
@@ -111,7 +111,7 @@ impl Home {
         self.start_until(|health| health == "200")
     }
 
-    /// Starts a server that listens and is not ready.
+    /// Starts a server and waits until it listens. It need not be ready.
     pub(crate) fn start_unready(&self) -> Server {
         self.start_until(|health| !health.is_empty())
     }
@@ -127,14 +127,14 @@ impl Home {
         Server { child }
     }
 
-    /// What a server says that can't start.
+    /// The output of a server that cannot start.
     pub(crate) fn refusal(&self) -> String {
         let output = self.command().output().expect("the binary runs");
         assert!(!output.status.success(), "it must not start");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    /// What `touchline migrate` says.
+    /// The output of `touchline migrate`.
     pub(crate) fn migrate(&self, action: &str) -> String {
         let output = Command::new(BINARY)
             .arg("migrate")
@@ -150,7 +150,7 @@ impl Home {
         Client { address: self.address, socket: None }
     }
 
-    /// A `touchline watch` of a channel from its beginning; what it prints goes to a file.
+    /// Starts a `touchline watch` that reads a channel from its beginning. Its output goes to a file.
     pub(crate) fn watch(&self, channel: &str, out: &Path) -> Server {
         let out = fs::File::create(out).expect("the directory is ours");
         let url = format!("ws://{}/connection/websocket", self.address);
@@ -168,7 +168,7 @@ impl Drop for Home {
     }
 }
 
-/// A NATS server.
+/// Starts a NATS server and returns its URL.
 pub(crate) fn nats() -> (Server, String) {
     let port = free_port().to_string();
     let mut command = Command::new("nats-server");
@@ -182,10 +182,10 @@ pub(crate) fn nats() -> (Server, String) {
 }
 
 impl Server {
-    /// As a crash would.
+    /// Kills the process, which ends as in a crash.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
+        self.child.wait().expect("the test owns it");
     }
 }
 
@@ -196,19 +196,19 @@ impl Drop for Server {
     }
 }
 
-/// One connection to the server API, made anew where it has broken.
+/// One connection to the server API. It is opened again when it breaks.
 pub(crate) struct Client {
     address: SocketAddr,
     socket: Option<TcpStream>,
 }
 
 impl Client {
-    /// Calls an operation; none = the connection broke before the answer.
+    /// Calls an operation. `None`: the connection broke before the answer.
     pub(crate) fn call(&mut self, method: &str, body: &Value) -> Option<Value> {
         self.answer_to(method, body).ok()
     }
 
-    /// Calls an operation of a server that is there.
+    /// Calls an operation of a running server. It tries a second time if the connection breaks.
     pub(crate) fn must(&mut self, method: &str, body: &Value) -> Value {
         let answer = self.answer_to(method, body).or_else(|_| self.answer_to(method, body));
         answer.unwrap_or_else(|reason| panic!("no answer to {method}: {reason}"))

@@ -1,15 +1,15 @@
-//! What the short paths cost, beside the base.
+//! The measured costs of the short paths, compared with the base.
 
 use std::collections::BTreeMap;
 
 use crate::files::{report, root};
 
-/// So much more than the base a path may cost.
+/// The largest allowed ratio of a path's cost to the base.
 const ALLOWED: f64 = 1.03;
-/// So many bytes more than the base an idle connection may take.
+/// The most bytes by which an idle connection may exceed the base.
 const ALLOWED_BYTES: f64 = 64.0;
 
-/// What is counted.
+/// The names of the measured paths.
 const PATHS: [&str; 7] = [
     "connect_with_subscribe",
     "delivery",
@@ -32,7 +32,7 @@ fn table(text: &str) -> BTreeMap<&str, f64> {
     found
 }
 
-/// The costs that are above what the base allows, and those that one of the two tables does not have.
+/// The costs that are above the allowed value, and the costs that only one of the two tables has.
 fn dearer(base: &str, current: &str) -> Vec<String> {
     let (base, current) = (table(base), table(current));
     let mut broken: Vec<String> =

@@ -1,4 +1,4 @@
-//! A crate that brings many others has a reason in the decisions.
+//! A dependency that adds many crates has a reason in the decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::files::{metadata, report, root};
 
-/// So many crates a dependency may bring without a reason.
+/// The number of crates that a dependency may add without a reason.
 const FREE: usize = 10;
 const PAGE: &str = "docs/adr/0014-large-dependencies.md";
 
-/// The graph of crates: each with those that it is linked with or built by.
+/// The graph of crates: each crate with the crates that it is linked with or built by.
 type Graph<'m> = BTreeMap<&'m str, Vec<&'m str>>;
 
 fn graph(metadata: &Value) -> Graph<'_> {
@@ -27,7 +27,7 @@ fn graph(metadata: &Value) -> Graph<'_> {
         .collect()
 }
 
-/// All crates that one brings, itself left out.
+/// All crates that one crate adds, without the crate itself.
 fn brought<'m>(graph: &Graph<'m>, id: &'m str) -> BTreeSet<&'m str> {
     let (mut found, mut open) = (BTreeSet::new(), vec![id]);
     while let Some(next) = open.pop() {

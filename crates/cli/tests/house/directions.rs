@@ -1,4 +1,5 @@
-//! One direction: no circle of files in any crate, crates and the modules of `server` in their order, one module style.
+//! Imports have one direction: no crate has a circle of files, crates and modules of `server` keep their order, and
+//! modules have one style.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::files::{metadata, report, root, sources};
 use crate::imports::graph::{Arrow, FileGraph};
 
-/// The crates, bottom first. A crate may depend on those of its row and of the rows above it here.
+/// The crates, lowest first. A crate may depend on crates of its own row and of the rows before it.
 const CRATES: &[&[&str]] = &[
     &["touchline-protocol", "touchline-registry"],
     &["touchline-engine"],
@@ -17,7 +18,7 @@ const CRATES: &[&[&str]] = &[
     &["touchline"],
 ];
 
-/// The modules of `server`, bottom first. A module may import from those above it here.
+/// The modules of `server`, lowest first. A module may import from the modules before it.
 const FLOORS: &[&str] = &[
     "proto",
     "tls",
@@ -29,7 +30,9 @@ const FLOORS: &[&str] = &[
     "traces",
     "console",
     "web",
+    "drain",
     "node",
+    "draining",
     "backend",
     "registry",
     "hooks",
@@ -51,7 +54,7 @@ const FLOORS: &[&str] = &[
     "builder",
 ];
 
-/// The files of each crate, from its root on.
+/// The files of each crate, starting at its root file.
 pub(crate) fn graphs() -> Vec<(String, FileGraph)> {
     let sources: BTreeMap<PathBuf, String> = sources().into_iter().collect();
     let mut graphs = Vec::new();
@@ -117,7 +120,8 @@ fn crates_depend_downwards() {
     report("crates against the order", &broken);
 }
 
-/// The arrows of a crate that lead up, and the modules that the order does not name. The root may import from all.
+/// The imports of a crate that break the order, and the modules that the order does not name. The root may import from
+/// all.
 fn against(floors: &[&str], graph: &FileGraph) -> Vec<String> {
     let mut broken = Vec::new();
     let mut places: BTreeMap<&Path, usize> = BTreeMap::new();

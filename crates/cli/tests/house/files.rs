@@ -1,4 +1,4 @@
-//! What the rules read: sources, pages, what cargo knows.
+//! The files that the rules read: sources, pages, and the metadata of cargo.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What cargo knows of all packages.
+/// The metadata that cargo has of all packages.
 pub(crate) fn metadata() -> Value {
     let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
@@ -22,7 +22,8 @@ pub(crate) fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("metadata is JSON")
 }
 
-/// All files below a directory whose names end so, with their text. What others have made, or a program, is left out.
+/// All files below a directory whose names have this extension, with their text. Folders of dependencies and of
+/// generated files are left out.
 pub(crate) fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
         let path = entry.path();
@@ -57,7 +58,7 @@ pub(crate) fn pages() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Fails with the broken places, if there are any.
+/// Fails with the list of broken places, if there are any.
 pub(crate) fn report(what: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{what}:\n  {}", broken.join("\n  "));
 }

@@ -1,4 +1,4 @@
-//! Which crates may be linked.
+//! The licences and crates that the binary may contain.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ const LICENCES: &[&str] = &[
     "CDLA-Permissive-2.0",
     "Apache-2.0 WITH LLVM-exception",
 ];
-/// Crates with a better one in the graph, or with an open advisory.
+/// Crates that have a better replacement in the graph, or an open advisory.
 const BANNED: &[&str] = &["ring", "openssl", "native-tls", "rsa", "chrono", "async-std", "rand_core_06"];
 
 #[test]
@@ -46,7 +46,7 @@ fn every_dependency_has_a_licence_that_we_may_link() {
 
 #[test]
 fn banned_crates_are_absent() {
-    // Not the metadata: its graph holds optional crates that nothing builds.
+    // The command reads the tree and not the metadata: the metadata contains optional crates that no build uses.
     let arguments = [
         "tree",
         "--locked",

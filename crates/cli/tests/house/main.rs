@@ -1,9 +1,10 @@
-//! The rules of the house: licences, what pure crates may not know, one direction of imports, sizes, names, prose, and
-//! the documentation against the code. A rule that is broken names the place.
+//! The rules of the repository: licences, purity of crates, one direction of imports, sizes, names, prose, and the
+//! documentation compared with the code. The error of a rule names the place.
 
 mod costs;
 mod dependencies;
 mod directions;
+mod figures;
 mod files;
 mod imports;
 mod licences;
@@ -13,3 +14,4 @@ mod purity;
 mod reference;
 mod seeds;
 mod sizes;
+mod words;

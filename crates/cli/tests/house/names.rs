@@ -1,4 +1,4 @@
-//! One name, one type; one word of the glossary, one type.
+//! Each type has its own name, and each word of the glossary has its own type.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn a_type_name_means_one_thing() {
     );
 }
 
-/// The lines of a file up to its module of tests.
+/// The lines of a file before its module of tests.
 pub(crate) fn product_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut is_test_attribute = false;
     text.lines().take_while(move |line| {
@@ -56,7 +56,7 @@ fn every_word_of_the_glossary_has_its_type() {
         let [_, word, _, name, file, _] = row[..] else { panic!("{row:?}") };
         match std::fs::read_to_string(root().join("crates").join(file)) {
             Err(error) => broken.push(format!("{word}: {file}: {error}")),
-            // A macro makes the types of names: there the name stands alone on its line.
+            // A macro makes the types of names. There the name is alone on its line.
             Ok(text) if text.lines().all(|line| defined_type(line) != Some(name) && line.trim() != name) => {
                 broken.push(format!("{word}: {file} does not define {name}"));
             }

@@ -1,8 +1,8 @@
-//! One sentence a line in Markdown, and nothing left for later.
+//! Markdown has one sentence per line, and no source has open tasks.
 
 use crate::files::{pages, report, sources};
 
-/// What ends with a full stop and does not end a sentence.
+/// Words that end with a full stop and do not end a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "vs.", "cf.", "al.", "No.", "approx.", "resp."];
 
 #[test]
@@ -25,7 +25,7 @@ fn no_markdown_line_holds_two_sentences() {
 
 /// The beginning of the second sentence on a line of Markdown, if there is one.
 fn second_sentence(line: &str) -> Option<String> {
-    // A span of code is one word that may begin a sentence; an address is not read.
+    // A span of code counts as one word that may begin a sentence. The rule skips addresses.
     let spans = line.split('`').enumerate().map(|(index, part)| if index % 2 == 1 { "C" } else { part });
     let text: String = spans.collect();
     let mut links = text.split("](");
@@ -35,7 +35,7 @@ fn second_sentence(line: &str) -> Option<String> {
         plain.push_str(link.split_once(')').map_or("", |(_, rest)| rest));
     }
     let words: Vec<&str> = plain.split_whitespace().collect();
-    // The number of an item of a list ends with a full stop too.
+    // The number of a list item ends with a full stop too.
     let is_number = |word: &str| word.strip_suffix('.').is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
     let first = usize::from(words.first().is_some_and(|word| is_number(word)));
     let ends = |word: &str| {

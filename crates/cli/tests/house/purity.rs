@@ -1,4 +1,4 @@
-//! What pure crates may not use.
+//! The crates and modules that pure crates may not use.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::directions::graphs;
 use crate::files::{metadata, report, root, sources};
 use crate::names::product_lines;
 
-/// What a pure crate may not use: runtimes, clocks, randomness, sockets, threads, and what the process is.
+/// Runtimes, clocks, randomness, sockets, threads and the state of the process, which a pure crate may not use.
 const IMPURE: &[&str] = &[
     "tokio",
     "mio::",
@@ -23,7 +23,7 @@ const IMPURE: &[&str] = &[
     "std::{",
 ];
 const PURE: &[&str] = &["protocol", "registry", "engine"];
-/// What the crate of settings may not depend on: it reads files, and nothing else of the world.
+/// The crates that the crate of settings may not depend on: it reads files and does no other I/O.
 const NOT_FOR_SETTINGS: &[&str] = &["tokio", "hyper", "mio", "rusqlite", "tokio-postgres", "async-nats", "rustls"];
 
 #[test]

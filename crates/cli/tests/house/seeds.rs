@@ -1,5 +1,5 @@
-//! The same seed gives the same run: in pure code a hash map takes its hasher as an argument, and only tests use a seed
-//! that is known.
+//! The same seed gives the same run. In pure code a hash map takes its hasher as an argument, and only tests use a
+//! known seed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use crate::directions::graphs;
 use crate::files::{report, root, sources};
 use crate::names::product_lines;
 
-/// Folders and files in which nothing may depend on the process: the pure crates, and what the simulators run of
-/// `cluster`.
+/// Folders and files in which nothing may depend on the process: the pure crates, and the parts of `cluster` that the
+/// simulators run.
 const PURE: &[&str] = &[
     "protocol/src",
     "registry/src",
@@ -22,18 +22,18 @@ const PURE: &[&str] = &[
     "cluster/src/simulated.rs",
     "cluster/src/storing.rs",
 ];
-/// Hash maps, and how many types each has before that of its hasher.
+/// Hash maps, and the number of types before the type of the hasher.
 const MAPS: &[(&str, usize)] = &[("HashMap", 2), ("IndexMap", 2), ("HashSet", 1), ("IndexSet", 1)];
-/// Hashers that are others in each process. The way to a seed is an argument.
+/// Hashers that differ from process to process. The seed must be an argument instead.
 const RANDOM: &[&str] = &["RandomState", "DefaultHashBuilder"];
-/// Where seeds are made.
+/// The file that makes seeds.
 const MAKER: &str = "registry/src/hash_seed.rs";
-/// Who may make a seed: of random numbers, as these files show.
+/// The files that may make a seed from random numbers.
 const SEEDERS: &[&str] = &["server/src/runtime/random.rs", "lab/src/registry_node.rs"];
-/// Seeds that everybody knows.
+/// Functions that make known seeds.
 const KNOWN: &[&str] = &[
     "HashSeed::repeatable",
-    // By another name, the rule would not see what it is given.
+    // With another name for the type, the rule would not find the argument.
     "HashSeed as",
     "<HashSeed>",
     "BuildHasherDefault",
@@ -51,7 +51,7 @@ fn code_of<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     lines.map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// Where a word stands, as a whole word.
+/// The places of a word in a text, as a whole word.
 fn places<'t>(code: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)
@@ -59,13 +59,13 @@ fn places<'t>(code: &'t str, word: &'t str) -> impl Iterator<Item = usize> + 't 
         .filter(move |at| !code[..*at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part))
 }
 
-/// What stands between an opening bracket, with which the text begins, and its closing one, parted at commas.
+/// The parts between an opening bracket, which begins the text, and its closing bracket. Commas separate the parts.
 fn arguments(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 1, Vec::new());
     for (at, c) in text.char_indices() {
         match c {
             '(' | '[' | '{' | '<' => depth += 1,
-            // Of an arrow, this closes nothing.
+            // The `>` of an arrow closes nothing.
             '>' if text[..at].ends_with(['-', '=']) => {}
             ')' | ']' | '}' | '>' => depth -= 1,
             ',' if depth == 1 => {
@@ -83,7 +83,7 @@ fn arguments(text: &str) -> Vec<&str> {
     parts
 }
 
-/// What of pure code depends on the process.
+/// The parts of pure code that depend on the process.
 fn unseeded(code: &str) -> Vec<String> {
     let mut broken: Vec<String> =
         RANDOM.iter().filter(|word| places(code, word).next().is_some()).map(|word| (*word).to_owned()).collect();
@@ -93,13 +93,13 @@ fn unseeded(code: &str) -> Vec<String> {
             let call = rest.strip_prefix("::");
             let generics = call.unwrap_or(rest);
             let is_seeded = match generics.strip_prefix('<') {
-                // An inferred hasher can be any.
+                // An inferred hasher can be any hasher.
                 Some(_) => arguments(generics).get(*types).is_some_and(|hasher| *hasher != "_"),
                 None => call.is_none_or(|call| {
                     call.starts_with("with_hasher(") || call.starts_with("with_capacity_and_hasher(")
                 }),
             };
-            // Another name would hide it.
+            // Another name would hide the type.
             if !is_seeded || rest.starts_with(" as ") {
                 broken.push(format!("{map}{}", rest.lines().next().unwrap_or_default()));
             }
@@ -108,7 +108,7 @@ fn unseeded(code: &str) -> Vec<String> {
     broken
 }
 
-/// What of product code takes a seed that somebody else may know.
+/// The parts of product code that use a seed that others may know.
 fn known_seeds(code: &str) -> Vec<String> {
     let mut broken: Vec<String> =
         KNOWN.iter().filter(|word| places(code, word).next().is_some()).map(|word| (*word).to_owned()).collect();
@@ -120,7 +120,7 @@ fn known_seeds(code: &str) -> Vec<String> {
         }
         let taken = arguments(call);
         let mut words = taken.iter().flat_map(|text| text.split(|c: char| !c.is_alphanumeric() && c != '_'));
-        // A number, or the name of a constant.
+        // The argument is a number or the name of a constant.
         let is_constant = |word: &str| {
             word.starts_with(|c: char| c.is_ascii_digit())
                 || word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')

@@ -1,4 +1,4 @@
-//! How long files, functions and lines may be.
+//! The largest sizes of files, functions and lines.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use crate::files::{report, sources};
 use crate::imports::parse;
 
 const FILE_LINES_MAX: usize = 600;
-/// Lines of code of a `mod.rs`, without its tests: it is the page of a folder, and its files have the logic.
+/// Lines of code of a `mod.rs`, without its tests: it describes a folder, and the other files contain the logic.
 const MODULE_LINES_MAX: usize = 200;
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 120;
-/// Files whose rows may be longer, and why. The path ends so.
+/// Ends of the paths of files that may have longer lines, each with the reason.
 const WIDE: &[(&str, &str)] = &[
     ("config/src/settings/transports.rs", "a table: a meaning that is another one in one section is one row"),
     ("config/src/limits.rs", "a table: each limit with what it protects is one row of docs/reference/limits.md"),
@@ -46,14 +46,14 @@ fn the_page_of_a_folder_is_short() {
     report("a mod.rs that is too long", &broken);
 }
 
-/// First line and length of each function, by the indentation that the formatter guarantees.
+/// First line and length of each function, found by the indentation that the formatter guarantees.
 fn functions(text: &str) -> Vec<(usize, usize)> {
     let mut open: BTreeMap<usize, usize> = BTreeMap::new();
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let indent = line.len() - line.trim_start().len();
         let code = line.trim_start();
-        // Qualifiers, then the word: `pub(crate) const fn`, `unsafe fn`, `extern "C" fn`.
+        // The qualifiers are before the word: `pub(crate) const fn`, `unsafe fn`, `extern "C" fn`.
         let qualifiers = code.split("fn ").next().filter(|qualifiers| qualifiers.len() < code.len());
         let is_function = qualifiers.is_some_and(|qualifiers| {
             let known = ["pub", "pub(crate)", "pub(super)", "async", "const", "unsafe", "extern", "\"C\""];

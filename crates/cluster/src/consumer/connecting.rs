@@ -6,13 +6,13 @@ use async_nats::{ConnectOptions, ServerAddr};
 
 use super::types::{ConsumerError, StreamConsumerOptions};
 
-/// A dead link is noticed within two of these.
+/// The ping interval. A dead connection is noticed within two intervals.
 const PING: Duration = Duration::from_secs(2);
 
-/// The servers of a list.
+/// Parses a list of server addresses.
 ///
 /// # Errors
-/// When an address can't be read.
+/// Fails if an address cannot be parsed.
 pub(super) fn servers(list: &str) -> Result<Vec<ServerAddr>, ConsumerError> {
     let urls = list.split(',').map(str::trim).filter(|url| !url.is_empty());
     urls.map(str::parse).collect::<Result<_, _>>().map_err(ConsumerError::Address)
@@ -21,7 +21,7 @@ pub(super) fn servers(list: &str) -> Result<Vec<ServerAddr>, ConsumerError> {
 /// The options of the connection.
 ///
 /// # Errors
-/// When the credentials can't be read.
+/// Fails if the credentials cannot be parsed.
 pub(super) fn options(settings: &StreamConsumerOptions) -> Result<ConnectOptions, ConsumerError> {
     let mut options = ConnectOptions::new()
         .name(format!("touchline consumer {}", settings.name))

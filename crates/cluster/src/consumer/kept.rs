@@ -1,4 +1,4 @@
-//! Messages that were pulled and are not acknowledged yet, in the order of their numbers.
+//! Messages that were pulled and are not acknowledged yet, in the order of their sequence numbers.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use tokio::time::Instant;
 use super::pull_failure::PullFailure;
 use super::types::{MessageOutcome, StreamMessage};
 
-/// Payloads that are held by one consumer beyond which it pulls no more, bytes; the last one may end beyond it.
+/// If the kept payloads of one consumer exceed this size, it pulls no more, bytes. The last payload may exceed it.
 const KEPT_SIZE_MAX: usize = 64 * 1024 * 1024;
 
-/// Messages of a pull.
+/// The pulled messages that are not acknowledged yet.
 #[derive(Default)]
 pub(super) struct KeptMessages {
-    /// By their numbers.
+    /// The messages with their acknowledgers, ordered by sequence number.
     messages: Vec<(StreamMessage, Acker)>,
-    /// When they are handed over again though no other message comes.
+    /// When the messages are passed to the handler again even if no other message arrives.
     due: Option<Instant>,
 }
 
 impl KeptMessages {
-    /// Whether another message may be pulled. `most`: messages that may be held.
+    /// Whether another message may be pulled. `most` is the maximum number of kept messages.
     pub(super) fn has_room(&self, most: usize) -> bool {
         let size: usize = self.messages.iter().map(|(message, _)| message.payload.len()).sum();
         self.messages.len() < most && size < KEPT_SIZE_MAX
     }
 
-    /// Takes a message. One that is here already was delivered again: only its last delivery can be acknowledged.
+    /// Adds a message. If it is here already, it was delivered again, and only its last delivery can be acknowledged.
     pub(super) fn take(&mut self, message: Message) {
         let Ok(info) = message.info() else { return };
         let (sequence, deliveries) = (info.stream_sequence, info.delivered.max(1) as u64);
@@ -47,16 +47,16 @@ impl KeptMessages {
         }
     }
 
-    /// All of them, to be handed over.
+    /// Copies of all messages, for the handler.
     pub(super) fn all(&self) -> Vec<StreamMessage> {
         self.messages.iter().map(|(message, _)| message.clone()).collect()
     }
 
-    /// Acknowledges what is done, and keeps the rest; `outcomes`: one for each of [`KeptMessages::all`]. `pause`: how
-    /// long none of the rest is due.
+    /// Acknowledges the finished messages and keeps the rest. `outcomes` has one entry for each message of
+    /// [`KeptMessages::all`]. `pause` is the time until the first kept message is due.
     ///
     /// # Errors
-    /// The first acknowledgement that fails. Its message and all behind it are kept, to be given back.
+    /// The first acknowledgement that fails. Its message and all later ones are kept, so that they can be given back.
     pub(super) async fn settle(&mut self, outcomes: Vec<MessageOutcome>, pause: Duration) -> Result<(), PullFailure> {
         let count = self.messages.len();
         let mut failure = None;
@@ -79,14 +79,14 @@ impl KeptMessages {
                 kept.push(message);
             }
         }
-        // What has waited for one that is done now does not wait for its time.
+        // Messages that waited for one that is finished now need not wait for the pause.
         let pause = if kept.len() < count { Duration::ZERO } else { pause };
         self.due = (!kept.is_empty()).then(|| Instant::now() + pause);
         self.messages = kept;
         failure.map_or(Ok(()), Err)
     }
 
-    /// Waits until one is due; without any for ever.
+    /// Waits until the messages are due. Waits forever if there are none.
     pub(super) async fn until_due(&self) {
         match self.due {
             Some(due) => tokio::time::sleep_until(due).await,
@@ -94,16 +94,17 @@ impl KeptMessages {
         }
     }
 
-    /// Tells JetStream that these are under way, or it would deliver them again.
+    /// Reports to JetStream that these messages are in progress. Otherwise it would deliver them again.
     pub(super) async fn tell_progress(&self) -> Result<(), PullFailure> {
         for (_, acker) in &self.messages {
             let told = acker.ack_with(AckKind::Progress).await;
-            told.map_err(|error| PullFailure::of("telling that a message is under way", error))?;
+            told.map_err(|error| PullFailure::of("reporting that a message is in progress", error))?;
         }
         Ok(())
     }
 
-    /// Gives them back, as far as JetStream can be reached: it delivers them again at once, else after a while.
+    /// Gives the messages back as far as JetStream can be reached. It then delivers them again at once, otherwise after
+    /// a while.
     pub(super) async fn give_back(self) {
         for (_, acker) in self.messages {
             let _ = acker.ack_with(AckKind::Nak(None)).await;

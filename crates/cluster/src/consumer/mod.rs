@@ -1,8 +1,8 @@
-//! A durable consumer of a stream of JetStream: its messages are handed over in small batches, and acknowledged once
-//! they have been carried out. What has to be tried again is kept meanwhile, in its order.
+//! A durable consumer of a JetStream stream. Its messages are passed to a handler in small batches, and acknowledged
+//! once they have been executed. Messages that must be tried again are kept meanwhile, in their order.
 //!
-//! It has a connection of its own, which is not the cluster's: the stream may be on other servers. While NATS is away
-//! it waits; the node serves its clients meanwhile.
+//! It does not use the cluster's connection, because the stream may be on other servers. While NATS is down, it waits,
+//! and the node continues to serve its clients.
 
 mod connecting;
 mod kept;

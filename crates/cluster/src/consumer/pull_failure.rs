@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// What ended a pull; its text is a cause, and what to do.
+/// The failure that ended a pull. Its text contains the cause and a remedy.
 pub(super) struct PullFailure(pub(super) String);
 
 impl PullFailure {

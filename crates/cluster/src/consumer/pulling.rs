@@ -1,4 +1,4 @@
-//! Pulls messages: opens the consumer, and opens it again when it was deleted or its heartbeat is missed.
+//! Pulls messages: opens the consumer, and opens it again if it was deleted or its heartbeat was missed.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use super::kept::KeptMessages;
 use super::pull_failure::PullFailure;
 use super::types::{HandledMessages, MessageHandler, StreamConsumerOptions, StreamReport};
 
-/// How long a message may be under way before JetStream delivers it again.
+/// How long a message may be in progress before JetStream delivers it again.
 const ACK_WAIT: Duration = Duration::from_secs(30);
-/// JetStream says so often that it is there; two that are missed end a pull.
+/// The interval of JetStream's heartbeats. Two missed heartbeats end a pull.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Messages that this node asks for in advance.
+/// The number of messages that this node requests in advance.
 const PULLED_MAX: usize = 100;
-/// Bytes of messages that this node asks for in advance. NATS has no message above 64 MiB; one that is larger than this
-/// would never come.
+/// The size of the messages that this node requests in advance, bytes. A larger message would never arrive; NATS does
+/// not allow messages above 64 MiB.
 const PULLED_SIZE_MAX: usize = 65 * 1024 * 1024;
-/// So often within the time for an acknowledgement JetStream hears that a message is under way.
+/// How many times JetStream receives a progress signal within the acknowledgement timeout.
 const SIGNS_OF_PROGRESS: u32 = 3;
-/// How long giving messages back may take.
+/// The time limit for giving messages back.
 const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(1);
-/// Between two counts of what waits.
+/// The interval between two counts of waiting messages.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether the stream or the consumer is not there any more.
+/// Whether the stream or the consumer no longer exists.
 fn is_gone(kind: ConsumerInfoErrorKind) -> bool {
     matches!(kind, ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound)
 }
@@ -48,7 +48,7 @@ pub(super) struct Puller {
 }
 
 impl Puller {
-    /// Serves until `stop` turns true.
+    /// Serves until `stop` becomes true.
     pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut failures = 0;
         while !*stop.borrow() {
@@ -65,7 +65,7 @@ impl Puller {
         }
     }
 
-    /// Connects and pulls until that fails; Ok = `stop` has turned true.
+    /// Connects and pulls until that fails. `Ok` = `stop` has become true.
     async fn pull(&self, stop: &mut watch::Receiver<bool>) -> Result<(), PullFailure> {
         let opened = tokio::select! {
             opened = self.open() => opened?,
@@ -76,7 +76,7 @@ impl Puller {
         let ack_wait = Some(consumer.cached_info().config.ack_wait).filter(|wait| !wait.is_zero());
         let mut progress = tokio::time::interval(ack_wait.unwrap_or(ACK_WAIT) / SIGNS_OF_PROGRESS);
         let mut kept = KeptMessages::default();
-        // A panic of the counting would only stop the counting.
+        // A panic while counting would only stop the counting.
         let counting = self.count(&stream, &consumer);
         tokio::pin!(counting);
         let ended = loop {
@@ -94,12 +94,12 @@ impl Puller {
                 Err(failure) = &mut counting => break Err(failure),
             }
         };
-        // What was pulled in advance goes back too: left alone, it would come behind what is newer.
+        // Messages pulled in advance are given back too. Otherwise they would be delivered after newer ones.
         while let Some(Some(Ok(message))) = messages.next().now_or_never() {
             kept.take(message);
         }
         kept.give_back().await;
-        // What NATS does not take in this time it delivers again after a while.
+        // If NATS does not accept them in this time, it delivers them again after a while.
         let _ = tokio::time::timeout(GIVE_BACK_TIME_MAX, client.flush()).await;
         ended
     }
@@ -115,12 +115,12 @@ impl Puller {
         let consumer: PullConsumer = if self.options.is_existing {
             let found = stream.get_consumer(durable).await;
             found.map_err(|error| {
-                let text = format!("looking for the consumer {durable}, which use_existing_consumer says is there");
+                let text = format!("looking up the consumer {durable}, which must exist (use_existing_consumer)");
                 PullFailure::of(&text, error)
             })?
         } else {
             let made = stream.create_consumer(self.config(&stream).await).await;
-            made.map_err(|error| PullFailure::of(&format!("making the consumer {durable}"), error))?
+            made.map_err(|error| PullFailure::of(&format!("creating the consumer {durable}"), error))?
         };
         let most = PULLED_MAX.min(self.options.max_ack_pending);
         let messages = consumer
@@ -134,7 +134,8 @@ impl Puller {
         Ok((client, stream, consumer, messages))
     }
 
-    /// The configuration of the consumer. Where one begins can't be changed, so that of one that is there is kept.
+    /// The configuration of the consumer. The start of a consumer cannot be changed, so an existing consumer keeps its
+    /// start.
     async fn config(&self, stream: &Stream) -> pull::Config {
         let StreamConsumerOptions { durable, subjects, delivers_all, max_ack_pending, .. } = &self.options;
         let wanted = if *delivers_all { DeliverPolicy::All } else { DeliverPolicy::New };
@@ -153,7 +154,7 @@ impl Puller {
         }
     }
 
-    /// Waits until there is something to hand over, and takes what has come.
+    /// Waits until the handler must be called, and takes the messages that have arrived.
     async fn wait(
         &self,
         messages: &mut Messages,
@@ -180,21 +181,21 @@ impl Puller {
         Ok(())
     }
 
-    /// Hands over all that is kept, and acknowledges what is done.
+    /// Passes all kept messages to the handler, and acknowledges the finished ones.
     async fn carry_out(&self, kept: &mut KeptMessages) -> Result<(), PullFailure> {
         let HandledMessages { outcomes, pause } = self.handler.handle(kept.all()).await;
         kept.settle(outcomes, pause.unwrap_or(HEARTBEAT)).await
     }
 
-    /// Counts what waits, again and again. It ends when the stream or the consumer is gone.
+    /// Counts the waiting messages periodically. It ends when the stream or the consumer is gone.
     async fn count(&self, stream: &Stream, consumer: &PullConsumer) -> Result<Infallible, PullFailure> {
         loop {
             let info = match consumer.get_info().await {
                 Ok(info) => info,
                 Err(error) if is_gone(error.kind()) => {
-                    return Err(PullFailure::of("looking at the consumer", error));
+                    return Err(PullFailure::of("inspecting the consumer", error));
                 }
-                // Without an answer the pull ends by itself: its heartbeat is missed.
+                // Without an answer the pull ends by itself, because its heartbeat is missed.
                 Err(_) => {
                     tokio::time::sleep(COUNT_INTERVAL).await;
                     continue;
@@ -210,7 +211,7 @@ impl Puller {
         }
     }
 
-    /// How long the first message behind a number has waited; zero = that can't be told.
+    /// How long the first message after a sequence number has waited. Zero = unknown.
     async fn oldest(&self, stream: &Stream, behind: u64) -> Duration {
         let everything = [">".to_owned()];
         let subjects = if self.options.subjects.is_empty() { &everything[..] } else { &self.options.subjects };

@@ -1,4 +1,4 @@
-//! The handle of a consumer that is about to begin.
+//! The handle of a consumer before it starts.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::pulling::Puller;
 use super::types::{ConsumerError, MessageHandler, StreamConsumerOptions};
 use crate::trial::{connect, say};
 
-/// A consumer that is about to begin.
+/// A consumer that has not started yet.
 pub struct StreamConsumer {
     options: StreamConsumerOptions,
     servers: Vec<ServerAddr>,
 }
 
 impl StreamConsumer {
-    /// Checks the addresses and the credentials; connects to nothing.
+    /// Checks the addresses and the credentials without connecting.
     ///
     /// # Errors
     /// See [`ConsumerError`].
@@ -27,16 +27,17 @@ impl StreamConsumer {
         Ok(StreamConsumer { options, servers })
     }
 
-    /// Connects once, and changes nothing. Returns what the server says of itself.
+    /// Connects once, and changes nothing. Returns a description of the server.
     ///
     /// # Errors
-    /// When no server answers or it refuses the consumer, or it has no JetStream. The text has no password.
+    /// Fails if no server answers, the server refuses the consumer, or it does not have JetStream. The text contains no
+    /// password.
     pub async fn try_connection(&self) -> Result<String, String> {
         let options = connecting::options(&self.options).map_err(|error| error.to_string())?;
         say(&connect(self.servers.clone(), options).await?, true).await
     }
 
-    /// Serves until `stop` turns true. What is under way then is finished.
+    /// Serves until `stop` becomes true. Work in progress is finished first.
     pub async fn run(self, handler: Arc<dyn MessageHandler>, stop: watch::Receiver<bool>) {
         Puller { options: self.options, servers: self.servers, handler }.run(stop).await;
     }

@@ -1,4 +1,4 @@
-//! What a consumer is told, hands over and reports.
+//! The options, inputs and reports of a consumer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,111 +10,111 @@ use bytes::Bytes;
 /// How to read a stream.
 #[derive(Default)]
 pub struct StreamConsumerOptions {
-    /// The consumer's name, by which NATS knows the connection.
+    /// The name of the consumer, by which NATS identifies the connection.
     pub name: String,
-    /// Addresses of servers, separated by commas.
+    /// The addresses of the servers, separated by commas.
     pub url: String,
-    /// Text of a credentials file; empty = none. It comes before `user` and `token`.
+    /// The text of a credentials file. Empty = none. It takes precedence over `user` and `token`.
     pub credentials: String,
-    /// User and password; empty = none. They come before `token`.
+    /// The user and the password. Empty = none. They take precedence over `token`.
     pub user: (String, String),
-    /// Token; empty = none.
+    /// The token for NATS. Empty = none.
     pub token: String,
-    /// TLS; None = where an address says `tls://`.
+    /// The TLS configuration. `None` = TLS is used only if an address begins with `tls://`.
     pub tls: Option<ClientConfig>,
-    /// The stream, which must exist.
+    /// The name of the stream, which must exist.
     pub stream: String,
-    /// The durable consumer.
+    /// The name of the durable consumer.
     pub durable: String,
-    /// Subjects that are read; empty = all.
+    /// The subjects to read. Empty = all subjects of the stream.
     pub subjects: Vec<String>,
-    /// Whether a new consumer begins with the oldest message; else with the next.
+    /// True if a new consumer begins with the oldest message. False = it begins with the next one.
     pub delivers_all: bool,
-    /// Most messages without an acknowledgement.
+    /// The maximum number of messages without an acknowledgement.
     pub max_ack_pending: usize,
-    /// The consumer is there, and stays as it is.
+    /// True if the consumer must exist already, and is not changed.
     pub is_existing: bool,
 }
 
 /// A message of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamMessage {
-    /// Its number in the stream.
+    /// The sequence number of the message in the stream.
     pub sequence: u64,
-    /// When the stream stored it, nanoseconds since 1970; the same however often it is delivered.
+    /// When the stream stored the message, nanoseconds since 1970. It is the same for every delivery.
     pub stored_ns: i128,
-    /// How often it was delivered, this time too.
+    /// The number of deliveries, including this one.
     pub deliveries: u64,
-    /// Its headers, each with its first value.
+    /// The headers, each with its first value.
     pub headers: Vec<(String, String)>,
-    /// Its payload.
+    /// The payload of the message.
     pub payload: Bytes,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageOutcome {
-    /// It was carried out, or never can be: it is acknowledged.
+    /// The message was executed, or can never be executed. It is acknowledged.
     Done,
-    /// The same, and its repetition could undo what comes behind it: nothing else is handed over before JetStream has
-    /// confirmed its acknowledgement.
+    /// Like `Done`, but a repetition could undo what later messages did. No other message is passed to the handler
+    /// before JetStream has confirmed the acknowledgement.
     DoneForCertain,
-    /// It, or one before it, has to be tried again: it is handed over with the next messages.
+    /// The message or an earlier one must be tried again. It is passed to the handler again with the next messages.
     Kept,
 }
 
-/// What became of messages that were handed over.
+/// The outcome of messages that were passed to the handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandledMessages {
-    /// An outcome for each.
+    /// The outcome of each message, in their order.
     pub outcomes: Vec<MessageOutcome>,
-    /// How long none of those that are kept is due; None = none of them has failed.
+    /// How long until the first kept message is due. `None` = none of them has failed.
     pub pause: Option<Duration>,
 }
 
-/// What a consumer reports.
+/// A report of a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamReport {
-    /// It does not get on. The text has neither a password nor a token.
+    /// The consumer makes no progress. The text contains neither a password nor a token.
     Failing(String),
-    /// It waits for messages, or gets them.
+    /// The consumer waits for messages, or receives them.
     Working,
-    /// What is known of the stream.
+    /// New measurements of the stream.
     Lag {
-        /// Messages that wait or are under way.
+        /// The number of messages that wait or are in progress.
         waiting: u64,
-        /// How long the oldest of them has waited.
+        /// How long the oldest of these messages has waited.
         oldest: Duration,
-        /// The number up to which all messages are acknowledged.
+        /// The sequence number up to which all messages are acknowledged.
         floor: u64,
-        /// Messages behind it that were delivered and are not acknowledged, on all nodes.
+        /// The number of later messages that were delivered and are not acknowledged, on all nodes.
         unsettled: u64,
     },
 }
 
-/// The future of [`MessageHandler::handle`].
+/// The future that [`MessageHandler::handle`] returns.
 pub type MessagesHandled<'a> = Pin<Box<dyn Future<Output = HandledMessages> + Send + 'a>>;
 
-/// Carries messages out.
+/// Executes the messages of a stream.
 pub trait MessageHandler: Send + Sync {
-    /// Carries out messages, which are in the order of their numbers.
-    /// Those that were kept are among them again; none is tried before it is due.
+    /// Executes messages, which are in the order of their sequence numbers. Kept messages are among them again. None
+    /// may be tried before it is due.
     fn handle(&self, messages: Vec<StreamMessage>) -> MessagesHandled<'_>;
 
-    /// How long to wait before what has failed so often is tried again.
+    /// How long to wait after this number of failures before the next attempt.
     fn delay(&self, failures: u32) -> Duration;
 
-    /// Takes a report.
+    /// Receives a report.
     fn report(&self, report: StreamReport);
 }
 
-/// Why a consumer can't be begun. No text has a password or a token.
+/// Why a consumer cannot start. No text contains a password or a token.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsumerError {
-    /// An address can't be read.
+    /// An address cannot be parsed.
     #[error("url: {0}; expected nats://HOST:PORT or tls://HOST:PORT, separated by commas")]
     Address(std::io::Error),
-    /// The credentials can't be read.
+    /// The credentials cannot be parsed.
     #[error("credentials_file: {0}; expected a credentials file of NATS")]
     Credentials(std::io::Error),
 }

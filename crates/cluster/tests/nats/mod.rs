@@ -1,4 +1,4 @@
-//! A NATS server of its own for a test, and nodes that join it.
+//! A separate NATS server for a test, and nodes that join it.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use touchline_config::ClusterSettings;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A NATS server of its own. It ends when this is dropped.
+/// A separate NATS server. It ends when the value is dropped.
 pub(crate) struct Nats {
     process: Child,
     pub(crate) port: u16,
@@ -30,7 +30,7 @@ impl Nats {
         std::fs::write(&file, format!("listen: \"127.0.0.1:{port}\"\n{more}")).expect("the directory is ours");
         let binary = std::env::var("NATS_SERVER_BIN").unwrap_or_else(|_| "nats-server".to_owned());
         let mut command = Command::new(binary);
-        // Debian puts it where not everybody looks.
+        // Debian installs it in a directory that is not always in the PATH.
         command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
         let process = command.arg("--config").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let nats = Nats { process: process.expect("nats-server is installed"), port, directory };
@@ -68,7 +68,7 @@ impl Drop for Nats {
     }
 }
 
-/// Joins, and gives the events.
+/// Joins the cluster, and returns the receiver of its events.
 pub(crate) fn start(options: JoinOptions) -> (Cluster, Receiver<ClusterEvent>) {
     let (cluster, joining) = join(options).expect("the settings are good");
     let (sender, events) = channel();

@@ -1,40 +1,40 @@
-//! The address of a backend over HTTP, as a setting gives it.
+//! Checks the configured address of a backend over HTTP.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a name of a host, and of a part of it between two points (RFC 1035 section 2.3.4).
+/// Maximum bytes of a host name, and of one label between two dots (RFC 1035 section 2.3.4).
 const HOST_SIZE_MAX: usize = 253;
 const LABEL_SIZE_MAX: usize = 63;
-/// Bytes of an address: what the client of HTTP takes is a little less than 64 KiB.
+/// Maximum bytes of an address. The HTTP client accepts a little less than 64 KiB.
 const ADDRESS_SIZE_MAX: usize = 8_192;
 
-/// Checks an address of `http://` or `https://`.
+/// Checks an address that begins with `http://` or `https://`.
 ///
 /// # Errors
-/// What is wrong with it; the text shows nothing of it, because an address may hold a secret.
+/// What is wrong with the address. The text never quotes the address, because it may contain a secret.
 pub(super) fn check_address(address: &str) -> Result<(), &'static str> {
     let rest = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
-    let rest = rest.ok_or("must be http:// or https:// with a host, or nats: with a subject")?;
+    let rest = rest.ok_or("must be http:// or https:// and a host, or nats: and a subject")?;
     if address.len() > ADDRESS_SIZE_MAX {
         return Err("is longer than 8192 bytes");
     }
     if rest.contains('#') {
-        return Err("has a fragment (#…), which is never sent: leave it out");
+        return Err("has a fragment (#…), which is never sent: remove it");
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if authority.contains('@') {
-        return Err("names a user (…@): write Authorization into headers, where tools do not show it");
+        return Err("contains a user (…@): set Authorization in headers instead, where tools do not show it");
     }
     check_authority(authority)?;
-    if is_plain(path) { Ok(()) } else { Err("has characters in its path that must be written as %XX") }
+    if is_plain(path) { Ok(()) } else { Err("has characters in its path that must be escaped as %XX") }
 }
 
-/// A host, and a port if there is one.
+/// Checks the authority of an address: a host, and a port if there is one.
 fn check_authority(authority: &str) -> Result<(), &'static str> {
     let port = if let Some(bracketed) = authority.strip_prefix('[') {
-        let (host, port) = bracketed.split_once(']').ok_or("has no ] behind its IPv6 address")?;
+        let (host, port) = bracketed.split_once(']').ok_or("has no ] after its IPv6 address")?;
         host.parse::<Ipv6Addr>().map_err(|_| "has no IPv6 address between [ and ]")?;
-        if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or("has something between ] and its port")?) }
+        if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or("has text between ] and the port")?) }
     } else {
         let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
         check_host(host)?;
@@ -54,7 +54,7 @@ fn check_host(host: &str) -> Result<(), &'static str> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         !label.is_empty() && label.len() <= LABEL_SIZE_MAX && label.bytes().all(is_of_name)
     };
-    // A point at the end says that the name is whole.
+    // A dot at the end marks a fully qualified name.
     let name = host.strip_suffix('.').unwrap_or(host);
     let is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     let is_host = if is_number { host.parse::<Ipv4Addr>().is_ok() } else { name.split('.').all(is_label) };
@@ -65,7 +65,7 @@ fn check_host(host: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a path and a query have only characters that stand for themselves there (RFC 3986 section 3.3).
+/// Whether a path and a query contain only characters that may appear there unescaped (RFC 3986 section 3.3).
 fn is_plain(path: &str) -> bool {
     let bytes = path.as_bytes();
     bytes.iter().enumerate().all(|(index, byte)| match byte {

@@ -1,12 +1,12 @@
-//! The console: who may use it.
+//! Checks the settings of the console: who may use it.
 
 use crate::finding::Finding;
 use crate::settings::{Settings, resolve};
 
-/// Shorter secrets and passwords can be guessed, bytes.
+/// Minimum bytes of secrets and passwords. Shorter ones can be guessed.
 const LEN_MIN: usize = 16;
 
-/// Refuses a console that anybody could use.
+/// Refuses settings with which anybody could use the console.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let admin = &settings.admin;
     if !admin.enabled {
@@ -27,7 +27,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         let address = http.internal().filter(|_| !admin.external).map_or(http.address.as_str(), |(address, _)| address);
         if !resolve(address).is_ok_and(|ip| ip.is_loopback()) {
             refuse(
-                "admin.insecure: everybody who reaches the port would be an operator. Set admin.password, \
+                "admin.insecure: everybody who can reach the port would be an operator. Set admin.password, \
                  or listen on the loopback address"
                     .to_owned(),
             );
@@ -35,18 +35,18 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         return;
     }
     if admin.password.is_empty() {
-        refuse("admin.password: missing, so nobody could sign in. Set it, or switch admin.enabled off".to_owned());
+        refuse("admin.password: missing, so nobody could sign in. Set it, or set admin.enabled = false".to_owned());
     }
     if admin.secret.is_empty() {
         refuse("admin.secret: missing. Set a long random text, the same on all nodes".to_owned());
     }
     if !admin.password.is_empty() && admin.password == admin.viewer_password {
-        refuse("admin.viewer_password: is that of operators, so viewers would be operators".to_owned());
+        refuse("admin.viewer_password: the same as admin.password, so viewers would be operators".to_owned());
     }
     let mut warn = |text: String| findings.push(Finding::warning(text, None));
     for (key, value) in [("secret", &admin.secret), ("password", &admin.password)] {
         if !value.is_empty() && value.len() < LEN_MIN {
-            warn(format!("admin.{key}: shorter than {LEN_MIN} bytes, it can be guessed"));
+            warn(format!("admin.{key}: shorter than {LEN_MIN} bytes, so it can be guessed"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Keys of the server API: each has a name and a secret of its own, and may do something.
+//! Checks the keys of the server API: each needs its own name, its own secret, and some permission.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use crate::item_path::{is_key_name, item_path};
 use crate::keys::API_KEYS;
 use crate::settings::{ApiJwksSettings, HttpApiSettings, Settings};
 
-/// Shortest API key that can't be guessed, bytes.
+/// Minimum bytes of an API key. Shorter ones can be guessed.
 const API_KEY_LEN_MIN: usize = 16;
-/// Names that metrics give to other callers.
+/// Names that the metrics use for other callers.
 const TAKEN: [&str; 4] = ["default", "grpc", "insecure", "jwks"];
 
 /// Checks who may call the server API.
@@ -23,12 +23,12 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         findings.push(Finding::warning(text, None));
     } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
         findings.push(Finding::warning(
-            format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
+            format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, so it can be guessed"),
             None,
         ));
     }
     if grpc.enabled && !grpc.key.is_empty() && grpc.key.len() < API_KEY_LEN_MIN {
-        let text = format!("grpc_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed");
+        let text = format!("grpc_api.key: shorter than {API_KEY_LEN_MIN} bytes, so it can be guessed");
         findings.push(Finding::warning(text, None));
     }
     keys(api, findings);
@@ -37,8 +37,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         findings.push(Finding::error("http_api.jwks.endpoint: missing, and http_api.jwks is enabled", None));
     }
     if jwks.enabled && jwks.audience.is_empty() && jwks.scope.trim().is_empty() {
-        let text = "http_api.jwks: needs audience or scope: without them every token of the issuer, those of its \
-                    users too, could use the server API";
+        let text = "http_api.jwks: needs audience or scope: without them every token of the issuer, also those of its \
+                    users, could use the server API";
         findings.push(Finding::error(text, None));
     }
     if jwks.enabled {
@@ -48,7 +48,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Refuses to take every token of a client for a key. What tells them apart is the audience or the scope.
+/// Refuses settings with which every client token would also be accepted by the server API. An audience or a scope must
+/// separate them.
 fn tokens_of_clients(jwks: &ApiJwksSettings, client: &ClientSettings, findings: &mut Vec<Finding>) {
     let own = &client.subscription_token;
     let sections = [("client.token", &client.token, true), ("client.subscription_token", &own.token, own.enabled)];
@@ -67,8 +68,8 @@ fn tokens_of_clients(jwks: &ApiJwksSettings, client: &ClientSettings, findings: 
                 && of_clients.audience_regex.is_none();
             if is_same && is_same_issuer && jwks.scope.trim().is_empty() {
                 let text = format!(
-                    "http_api.jwks: takes every token of {section}: its clients could do everything; \
-                     set scope, or an audience that tokens of clients have not"
+                    "http_api.jwks: accepts every token of {section}, so every client could use the server API; \
+                     set scope, or an audience that client tokens do not have"
                 );
                 findings.push(Finding::error(text, None));
             }
@@ -94,15 +95,15 @@ fn keys(api: &HttpApiSettings, findings: &mut Vec<Finding>) {
         if options.key.is_empty() {
             error(".key: missing");
         } else if !secrets.insert(&options.key) {
-            error(".key: another key is the same, so nobody could tell which of them is meant");
+            error(".key: another entry has the same key, so it would be unclear which one is meant");
         }
         for (key, list) in [("operations", &options.operations), ("channels", &options.channels)] {
             if list.is_empty() {
-                error(&format!(".{key}: empty, so the key could be used for nothing; \"*\" is all"));
+                error(&format!(".{key}: empty, so the key would permit nothing; \"*\" permits all"));
             }
         }
         if !options.key.is_empty() && options.key.len() < API_KEY_LEN_MIN {
-            let text = format!("{path}.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed");
+            let text = format!("{path}.key: shorter than {API_KEY_LEN_MIN} bytes, so it can be guessed");
             findings.push(Finding::warning(text, None));
         }
     }

@@ -1,4 +1,4 @@
-//! Consumers: each has a name of its own and a type, and one that runs has what it needs.
+//! Checks the consumers: each needs its own name and a type, and an enabled one needs the options of its type.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::settings::{
 };
 use crate::table_name::{TableName, identifier};
 
-/// Longest name: it is a part of keys, locks and metrics.
+/// Maximum bytes of a consumer's name, which is part of keys, locks and metrics.
 const NAME_LEN_MAX: usize = 64;
 
-/// Connections to databases that all consumers of a node keep: one for each partition, and one for each table.
+/// Maximum number of database connections of all consumers of a node: one for each partition, and one for each table.
 const CONNECTIONS_MAX: usize = 512;
 
 /// Checks all consumers.
@@ -39,8 +39,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     together(settings, findings);
 }
 
-/// Checks that no two consumers of one database read the same table, or have a lock in common: the lock of a partition
-/// is the consumer's name with the partition's number behind it.
+/// Checks that no two consumers of one database read the same table or share a lock. The lock of a partition is the
+/// name of the consumer followed by the number of the partition.
 fn together(settings: &Settings, findings: &mut Vec<Finding>) {
     let (mut tables, mut locks, mut connections) = (HashSet::new(), HashMap::new(), 0);
     for (index, NamedConsumer { name, options }) in settings.consumers.iter().enumerate() {
@@ -60,14 +60,15 @@ fn together(settings: &Settings, findings: &mut Vec<Finding>) {
             (0..outbox.num_partitions).map(|partition| (outbox.dsn.as_str(), format!("{name}{partition}")));
         let others = partitions.filter_map(|lock| locks.insert(lock, name)).find(|other| *other != name);
         if let Some(other) = others {
-            let text = format!("{path}.name: with the number of a partition behind it, it is a name of {other} too");
+            let text =
+                format!("{path}.name: followed by the number of a partition, it is also the name of a lock of {other}");
             findings.push(Finding::error(text, None));
         }
     }
     if connections > CONNECTIONS_MAX {
         let text = format!(
-            "{CONSUMERS}: they would keep {connections} connections to databases on each node (num_partitions and one \
-             more of each), above {CONNECTIONS_MAX}"
+            "{CONSUMERS}: they would open {connections} database connections on each node (num_partitions plus one for \
+             each consumer), more than {CONNECTIONS_MAX}"
         );
         findings.push(Finding::error(text, None));
     }
@@ -90,12 +91,10 @@ fn outbox(outbox: &OutboxSettings, error: &mut dyn FnMut(&str)) {
     }
     if let Some(table) = table {
         if outbox.dead_table_name.is_empty() && table.with_suffix("_dead").is_err() {
-            error(
-                ".postgresql.dead_table_name: missing, and outbox_table_name is too long to have \"_dead\" behind it",
-            );
+            error(".postgresql.dead_table_name: missing, and outbox_table_name is too long to append \"_dead\"");
         }
         if dead == Ok(table) {
-            error(".postgresql.dead_table_name: the same as outbox_table_name: a row would be tried for ever");
+            error(".postgresql.dead_table_name: the same as outbox_table_name, so a row would be retried for ever");
         }
     }
     if outbox.partition_poll_interval.is_zero() {
@@ -106,7 +105,7 @@ fn outbox(outbox: &OutboxSettings, error: &mut dyn FnMut(&str)) {
         error(".postgresql.partition_notification_channel: expected letters, digits and \"_\", at most 63");
     }
     if !outbox.partition_notification_dsn.is_empty() && channel.is_empty() {
-        error(".postgresql.partition_notification_dsn: does nothing without partition_notification_channel");
+        error(".postgresql.partition_notification_dsn: has no effect without partition_notification_channel");
     }
 }
 
@@ -117,17 +116,17 @@ fn stream(stream: &JetStreamSettings, error: &mut dyn FnMut(&str)) {
         if name.is_empty() {
             error(&format!(".nats_jetstream.{key}: missing"));
         } else if !is_name(name) {
-            error(&format!(".nats_jetstream.{key}: expected a name of NATS: no space, and none of \". * > / \\\""));
+            error(&format!(".nats_jetstream.{key}: expected a NATS name: without spaces and without \". * > / \\\""));
         }
     }
     if stream.url.split(',').all(|url| url.trim().is_empty()) {
         error(".nats_jetstream.url: missing");
     }
     if stream.subjects.iter().any(|subject| subject.is_empty() || subject.contains(char::is_whitespace)) {
-        error(".nats_jetstream.subjects: expected subjects of NATS");
+        error(".nats_jetstream.subjects: expected NATS subjects");
     }
     if !stream.tls.server_name.is_empty() {
-        error(".nats_jetstream.tls.server_name: NATS is known by the host of its address; leave it out");
+        error(".nats_jetstream.tls.server_name: NATS is verified by the host of its address; remove this key");
     }
     headers(&stream.method_header, &stream.publication_data_mode, error);
 }
@@ -135,7 +134,7 @@ fn stream(stream: &JetStreamSettings, error: &mut dyn FnMut(&str)) {
 /// Checks the names of headers.
 fn headers(method: &str, mode: &PublicationDataSettings, error: &mut dyn FnMut(&str)) {
     let is_header = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
-    let mut bad = |key: &str| error(&format!(".nats_jetstream.{key}: expected the name of a header of NATS"));
+    let mut bad = |key: &str| error(&format!(".nats_jetstream.{key}: expected the name of a NATS header"));
     if !is_header(method) {
         bad("method_header");
     }

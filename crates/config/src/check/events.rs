@@ -1,4 +1,5 @@
-//! Lifecycle events: each backend can be told what its settings say, and at most one delay rules a key.
+//! Checks the settings of lifecycle events: each endpoint can be used, and events about the same key have the same
+//! delay.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,40 +16,40 @@ use crate::item_path::{is_key_name, item_path};
 use crate::keys::EVENTS;
 use crate::settings::{EventsSettings, NamedEvents, Settings};
 
-/// Backends that can be told what happens.
+/// Maximum number of event endpoints.
 pub const EVENT_ENDPOINTS_MAX: usize = 16;
-/// Longest time that an endpoint may take to answer, so that its lane moves.
+/// Maximum value of `timeout`: a lane waits for the answer of its endpoint.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
-/// Longest wait for a batch.
+/// Maximum value of `batch_wait`.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Bytes of a key, as Standard Webhooks asks for.
+/// Bytes of a signing key, as Standard Webhooks requires.
 const KEY_SIZES: std::ops::RangeInclusive<usize> = 24..=64;
-/// What stands before the base64 of a key.
+/// The prefix of the base64 of a signing key.
 const SECRET_PREFIX: &str = "whsec_";
-/// Fields that every request has, and that would not be what they say.
+/// Header fields that the node sets on every request, so `headers` must not set them.
 const OF_SIGNATURE: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
 
-/// Checks the backends that are told what happens.
+/// Checks the backends that receive lifecycle events.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     findings.extend(event_faults(settings).into_iter().map(|fault| Finding::error(fault, None)));
     for (index, events) in settings.events.iter().enumerate() {
         let options = &events.options;
         if options.nats_subject().is_none() && options.secret.is_empty() {
             let path = item_path(EVENTS, index, &events.name);
-            let text = "missing, so the backend cannot tell who has sent a batch: \
-                        set it to whsec_ and base64 of 32 random bytes";
+            let text = "missing, so the backend cannot verify who sent a batch: \
+                        set it to whsec_ and the base64 of 32 random bytes";
             findings.push(Finding::warning(format!("{path}.secret: {text}"), None));
         }
     }
 }
 
-/// The key that a secret of Standard Webhooks stands for; `None` = it is none.
+/// The signing key of a Standard Webhooks secret. `None` = the text is not such a secret.
 pub fn signing_key(secret: &str) -> Option<Vec<u8>> {
     let key = STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
     KEY_SIZES.contains(&key.len()).then_some(key)
 }
 
-/// Why the settings of events can't be used; no text shows a secret.
+/// Why the settings of events cannot be used, one text for each fault. No text contains a secret.
 pub fn event_faults(settings: &Settings) -> Vec<String> {
     let mut faults = Vec::new();
     if settings.events.len() > EVENT_ENDPOINTS_MAX {
@@ -75,11 +76,12 @@ pub fn event_faults(settings: &Settings) -> Vec<String> {
     faults
 }
 
-/// The longest name of a channel that durable events can tell of, bytes: an index of PostgreSQL takes 2,704 bytes, with
-/// the node and the kind.
+/// Maximum bytes of a channel name with durable events. An index entry of PostgreSQL holds 2,704 bytes, including the
+/// node and the kind.
 const DURABLE_CHANNEL_LENGTH_MAX: usize = 2_000;
 
-/// What is told of a key has one count, so it is told at one time to all backends.
+/// Checks that all endpoints with events of state have the same delay, because these events share one generation per
+/// key.
 fn one_delay(events: &[NamedEvents], faults: &mut Vec<String>) {
     let is_of_state = |word: &String| {
         EventKind::from_word(word).is_some_and(|kind| kind.is_of_channel_state() || kind.is_of_user_state())
@@ -89,8 +91,8 @@ fn one_delay(events: &[NamedEvents], faults: &mut Vec<String>) {
     let Some(first) = all.next() else { return };
     for other in all.filter(|other| other.options.delay != first.options.delay) {
         faults.push(format!(
-            "{EVENTS}[{}].delay: is not that of {EVENTS}[{}]: occupied, vacated, user_online and user_offline are \
-             counted once for all backends, so they have one delay",
+            "{EVENTS}[{}].delay: differs from {EVENTS}[{}]: occupied, vacated, user_online and user_offline are \
+             counted once for all backends, so they need the same delay",
             other.name, first.name
         ));
     }
@@ -130,15 +132,15 @@ impl EventsChecker<'_> {
 
     fn types(&mut self, settings: &Settings, options: &EventsSettings) {
         if options.types.is_empty() {
-            self.fault("types", "missing, so nothing would be told");
+            self.fault("types", "missing, so no event would be sent");
         }
         let mut seen = HashSet::new();
         for word in &options.types {
             if EventKind::from_word(word).is_none() {
                 let known: Vec<&str> = EventKind::CONFIGURED.iter().filter_map(|kind| kind.word()).collect();
-                self.fault("types", &format!("{word:?} is none of {}", known.join(", ")));
+                self.fault("types", &format!("{word:?} is not one of {}", known.join(", ")));
             } else if !seen.insert(word) {
-                self.fault("types", &format!("{word:?} is there twice"));
+                self.fault("types", &format!("{word:?} is listed twice"));
             }
         }
         for name in options.namespaces.iter().filter(|name| !name.is_empty()) {
@@ -156,10 +158,10 @@ impl EventsChecker<'_> {
             }
         }
         if secret.is_empty() && !secret_previous.is_empty() {
-            self.fault("secret_previous", "does nothing without secret");
+            self.fault("secret_previous", "has no effect without secret");
         }
         if options.nats_subject().is_some() && !secret.is_empty() {
-            self.fault("secret", "messages of NATS are not signed: leave it out");
+            self.fault("secret", "messages over NATS are not signed: remove it");
         }
     }
 
@@ -169,11 +171,11 @@ impl EventsChecker<'_> {
             if !is_field_name(name) {
                 self.fault("headers", &format!("{name:?} is not the name of a header field"));
             } else if is_of_connection(name) || OF_SIGNATURE.contains(&lower.as_str()) {
-                self.fault("headers", &format!("{name:?} is a field that the node sets: leave it out"));
+                self.fault("headers", &format!("{name:?} is a field that the node sets: remove it"));
             }
         }
         if options.nats_subject().is_some() && !options.headers.0.is_empty() {
-            self.fault("headers", "messages of NATS have none of these: leave it out");
+            self.fault("headers", "messages over NATS have no such headers: remove them");
         }
     }
 
@@ -194,11 +196,14 @@ impl EventsChecker<'_> {
 
     fn durable(&mut self, settings: &Settings, options: &EventsSettings) {
         if options.durable && settings.cluster.is_on() && !settings.store.primary.is_shared() {
-            self.fault("durable", "the nodes of a cluster share no SQLite file: set store.primary.url to PostgreSQL");
+            self.fault(
+                "durable",
+                "the nodes of a cluster cannot share an SQLite file: set store.primary.url to PostgreSQL",
+            );
         }
         if options.durable && settings.channel.max_length > DURABLE_CHANNEL_LENGTH_MAX {
             let text = format!(
-                "needs a channel.max_length of {DURABLE_CHANNEL_LENGTH_MAX} or less: names are keys of the database"
+                "needs a channel.max_length of {DURABLE_CHANNEL_LENGTH_MAX} or less: channel names are database keys"
             );
             self.fault("durable", &text);
         }

@@ -1,4 +1,4 @@
-//! Files with secrets that others on this machine can read.
+//! Warns of files with secrets that other accounts of this machine can read.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,14 +9,14 @@ use crate::load::tree::{ConfigNode, ConfigValue, Location};
 use crate::pem::is_inline_pem;
 use crate::settings::Settings;
 
-/// What every account of the machine may read.
+/// The mode bit for "readable by every account of the machine".
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// The ends of keys that are secrets, or the paths of files with secrets.
+/// The ends of keys whose value is a secret or the path of a file with a secret.
 const PATHS: [&str; 3] = ["key_pem", "nats_credentials", "nats_tls_key"];
 
-/// Warns of a configuration file that holds secrets, and of keys of certificates, if everybody may read them. Nothing
-/// is changed: these files are somebody's own.
+/// Warns if everybody may read a configuration file with secrets or the private key of a certificate. It does not
+/// change the files, because they belong to the operator.
 pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: &mut Vec<Finding>) {
     if let Some((path, true)) = file {
         check_one("the configuration file", path, findings);
@@ -37,7 +37,7 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
     }
 }
 
-/// Whether a configuration file has a secret in it.
+/// Whether a configuration file contains a secret.
 pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
     let items = |list: &str| match written.get(list).map(|node| &node.value) {
         Some(ConfigValue::List(items)) => items.as_slice(),
@@ -46,17 +46,17 @@ pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
     has_one(written, &KEYS) || LISTS.iter().any(|(list, keys)| items(list).iter().any(|item| has_one(item, keys)))
 }
 
-/// Whether a table of a file has a secret in it.
+/// Whether a table of a file contains a secret.
 fn has_one(table: &ConfigNode, keys: &[Key]) -> bool {
     keys.iter().filter(|key| matches!(key.kind, ValueKind::Secret)).any(|key| {
         let Some(ConfigNode { location: Location::File(..), value: ConfigValue::Text(text) }) = table.get(&key.path)
         else {
             return false;
         };
-        // Addresses of databases are secrets for the passwords in them.
+        // The address of a database is a secret only if it contains a password.
         let is_secret = match key.path.as_str() {
             path if path.ends_with(".url") => text.contains('@'),
-            // Most often it is the path of a file.
+            // The value is usually the path of a file.
             path if PATHS.iter().any(|end| path.ends_with(end)) => is_inline_pem(text),
             _ => true,
         };
@@ -64,8 +64,8 @@ fn has_one(table: &ConfigNode, keys: &[Key]) -> bool {
     })
 }
 
-/// Refuses what the server would refuse at its start: files, addresses, ports that are in each other's way. A fault of
-/// which the key is told already is not told again.
+/// Reports what the server would refuse at its start: files, addresses, conflicting ports. A fault is left out if the
+/// findings already have an error about its key.
 pub(crate) fn check_use(faults: &[String], findings: &mut Vec<Finding>) {
     for text in faults {
         let key = key_of(text);
@@ -79,18 +79,18 @@ pub(crate) fn check_use(faults: &[String], findings: &mut Vec<Finding>) {
     }
 }
 
-/// The key that a text begins with.
+/// The key at the beginning of a finding's text.
 fn key_of(text: &str) -> &str {
     text.split([':', ' ']).next().unwrap_or_default()
 }
 
 fn check_one(what: &str, path: &Path, findings: &mut Vec<Finding>) {
-    // One that can't be looked at is told of where it is read.
+    // A file that cannot be inspected is reported where it is read.
     let Ok(found) = std::fs::metadata(path) else { return };
     if found.permissions().mode() & READABLE_BY_OTHERS != 0 {
         let path = path.display();
         findings.push(Finding::warning(
-            format!("{what}: everybody on this machine can read {path}, which holds a secret (chmod 600 {path})"),
+            format!("{what}: everybody on this machine can read {path}, which contains a secret (chmod 600 {path})"),
             None,
         ));
     }

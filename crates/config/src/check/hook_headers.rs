@@ -1,4 +1,4 @@
-//! The header fields that the backend of a hook is sent: which lists may name which.
+//! Checks the header fields that a node sends to the backend of a hook: which list may name which field.
 
 use touchline_engine::hook::ProxySettings;
 
@@ -18,8 +18,8 @@ const OF_CONNECTION: [&str; 12] = [
     "upgrade",
 ];
 
-/// What is wrong with the header fields that a backend is to be sent. `section`: its section in the configuration;
-/// `allowed_origins`: `client.allowed_origins`.
+/// What is wrong with the header fields for a backend, one text for each fault. `section` is the backend's section in
+/// the configuration, and `allowed_origins` is `client.allowed_origins`.
 pub fn header_faults(section: &str, proxy: &ProxySettings, allowed_origins: &[String]) -> Vec<String> {
     let is_grpc = proxy.grpc_target().is_some();
     let statics = statics_of(proxy);
@@ -33,7 +33,7 @@ pub fn header_faults(section: &str, proxy: &ProxySettings, allowed_origins: &[St
     }
     for (index, (key, name)) in statics.iter().enumerate() {
         if statics[..index].iter().any(|(_, known)| known.eq_ignore_ascii_case(name)) {
-            faults.push(format!("{section}.{key}: {name:?} has another value already: name it once"));
+            faults.push(format!("{section}.{key}: {name:?} already has another value: name it once"));
         }
     }
     for (key, names) in &lists {
@@ -43,26 +43,26 @@ pub fn header_faults(section: &str, proxy: &ProxySettings, allowed_origins: &[St
             }
             if let Some((fixed, _)) = statics.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)) {
                 faults.push(format!(
-                    "{section}.{key}: {name:?} is in {section}.{fixed} too, so a client could replace the value that \
-                     is written there: name it once"
+                    "{section}.{key}: {name:?} is also in {section}.{fixed}, so a client could replace the configured \
+                     value: name it once"
                 ));
             }
             if is_grpc && is_of_grpc(name) {
-                faults.push(format!("{section}.{key}: {name:?} is no text in the metadata of gRPC: leave it out"));
+                faults.push(format!("{section}.{key}: {name:?} cannot be a text in gRPC metadata: remove it"));
             }
         }
     }
     let passes_cookies = proxy.http_headers.iter().any(|name| name.eq_ignore_ascii_case("cookie"));
     if passes_cookies && allowed_origins.iter().any(|origin| origin == "*") {
         faults.push(format!(
-            "{section}.http_headers: \"Cookie\" is passed on, and client.allowed_origins has \"*\", so the page of \
-             anybody could connect as its visitor: name the origins of your own pages"
+            "{section}.http_headers: \"Cookie\" is forwarded and client.allowed_origins has \"*\", so any web page \
+             could connect as the user who opens it: name the origins of your own pages"
         ));
     }
     faults
 }
 
-/// The names whose values the configuration says, each with its key.
+/// The names of the fields with configured values, each with its key.
 fn statics_of(proxy: &ProxySettings) -> Vec<(&'static str, &String)> {
     if proxy.grpc_target().is_none() {
         return proxy.http.static_headers.0.keys().map(|name| ("http.static_headers", name)).collect();
@@ -76,14 +76,14 @@ pub(super) fn is_of_connection(name: &str) -> bool {
     OF_CONNECTION.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// Whether gRPC gives the name a meaning, or its value a form, of its own.
+/// Whether gRPC reserves the name, or prescribes the format of its value.
 fn is_of_grpc(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("grpc-") || name.ends_with("-bin")
 }
 
 fn of_connection(section: &str, key: &str, name: &str) -> String {
-    format!("{section}.{key}: {name:?} belongs to the connection to the backend: leave it out")
+    format!("{section}.{key}: {name:?} belongs to the connection to the backend: remove it")
 }
 
 #[cfg(test)]

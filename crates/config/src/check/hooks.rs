@@ -1,4 +1,4 @@
-//! Hooks: each backend that is named exists, and each that may be asked can be.
+//! Checks hooks: each backend that is named exists, and each backend in use can be called.
 
 use std::collections::HashSet;
 
@@ -12,17 +12,17 @@ use crate::finding::Finding;
 use crate::keys::{NAMESPACES, PROXIES, RPC_NAMESPACES, WITHOUT_NAMESPACE};
 use crate::settings::Settings;
 
-/// The section of the backend that is asked about names.
+/// The section of the backend that decides conflicts about names.
 const CONFLICT: &str = "registry.proxy.conflict";
 
-/// A place that names a backend.
+/// A place in the configuration that names a backend.
 struct ProxyUse<'a> {
     path: String,
     name: &'a str,
     is_on: bool,
-    /// The key that switches the hook on.
+    /// The key that enables the hook.
     switch: String,
-    /// The backend of the name `default`, and the section that it is in.
+    /// The section and the settings of the backend with the name `default`.
     default: (&'static str, &'a ProxySettings),
 }
 
@@ -60,7 +60,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The names of backends and of namespaces of methods.
+/// Checks the names of backends and of method namespaces.
 fn names(settings: &Settings, findings: &mut Vec<Finding>) {
     let proxies = settings.proxies.iter().map(|proxy| (PROXIES, proxy.name.as_str()));
     let methods = settings.rpc.namespaces.iter().map(|namespace| (RPC_NAMESPACES, namespace.name.as_str()));
@@ -79,7 +79,7 @@ fn names(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Every place that names a backend.
+/// Every place in the configuration that names a backend.
 fn uses(settings: &Settings) -> Vec<ProxyUse<'_>> {
     let mut uses = Vec::new();
     let channel = &settings.channel;
@@ -127,10 +127,10 @@ fn uses(settings: &Settings) -> Vec<ProxyUse<'_>> {
     uses
 }
 
-/// A backend that may be asked over gRPC.
+/// Checks a backend that is called over gRPC.
 fn grpc(section: &str, target: &str, proxy: &ProxySettings, error: &mut dyn FnMut(String)) {
     if section == CONFLICT {
-        error(format!("{section}.endpoint: this hook is asked over http:// or https:// only"));
+        error(format!("{section}.endpoint: this hook supports http:// and https:// only"));
     }
     let port = target.rsplit_once(':').and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
     if port.is_none() {
@@ -144,12 +144,12 @@ fn grpc(section: &str, target: &str, proxy: &ProxySettings, error: &mut dyn FnMu
         .chain(static_metadata.0.keys().map(|name| ("static_metadata", name)))
     {
         if !is_field_name(name) || name.to_ascii_lowercase().starts_with("grpc-") || name.ends_with("-bin") {
-            error(format!("{section}.grpc.{key}: {name:?} is not the name of a text in metadata"));
+            error(format!("{section}.grpc.{key}: {name:?} is not a valid name of a text in gRPC metadata"));
         }
     }
 }
 
-/// A backend that may be asked. `switch`: the key that has switched the hook on.
+/// Checks a backend of an enabled hook. `switch` is the key that enabled the hook.
 fn backend(section: &str, proxy: &ProxySettings, switch: &str, error: &mut dyn FnMut(String)) {
     let endpoint = proxy.endpoint.as_str();
     if endpoint.is_empty() {
@@ -163,12 +163,12 @@ fn backend(section: &str, proxy: &ProxySettings, switch: &str, error: &mut dyn F
         endpoint.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
     if authority.contains('@') {
         error(format!(
-            "{section}.endpoint: the name and password in the address would not be sent. Write the field Authorization \
-             into {section}.http.static_headers"
+            "{section}.endpoint: the name and password in the address would not be sent. Set the field Authorization \
+             in {section}.http.static_headers"
         ));
     }
     if proxy.http.status_to_code_transforms.0.iter().any(|transform| transform.status_code == 200) {
-        error(format!("{section}.http.status_to_code_transforms: 200 is the status of an answer, and no refusal"));
+        error(format!("{section}.http.status_to_code_transforms: 200 is the status of an answer, not of a refusal"));
     }
     if proxy.timeout.is_zero() {
         error(format!("{section}.timeout: must be above zero, and the hook is on"));

@@ -1,4 +1,4 @@
-//! Rate limits: rates that a bucket can have, names of overrides, and sections that limit nothing.
+//! Checks rate limits: valid rates of buckets, names of overrides, and sections that have no effect.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::settings::Settings;
 const SECTION: &str = "client.rate_limit";
 /// Shortest and longest interval of a rate.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_hours(24)];
-/// Longest time for which a command may wait: its connection is not read meanwhile.
+/// Maximum time for which a command may wait. The node does not read the connection meanwhile.
 const WAIT_MAX: Duration = Duration::from_hours(1);
-/// After this time the SDKs give a command up.
+/// The time after which client SDKs give up a command.
 const SDK_PATIENCE: Duration = Duration::from_secs(5);
-/// Greatest rate.
+/// Maximum rate of a bucket.
 const RATE_MAX: u32 = 1_000_000;
-/// Rates of one block, all of which are looked at for each command.
+/// Maximum number of buckets of one block. Each command checks all of them.
 const BUCKETS_MAX: usize = 16;
 
 /// Checks the rate limits.
@@ -34,7 +34,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     checker.section("address_command", &limits.address_command.commands, Some(&limits.address_command.connect));
     checker.block("client_error.total", &limits.client_error.total);
     if limits.client_error.enabled && !limits.client_error.total.enabled {
-        checker.warn("client_error.enabled: does nothing without total");
+        checker.warn("client_error.enabled: has no effect unless client_error.total is enabled");
     }
     let failed = &limits.failed_connect;
     checker.rates("failed_connect", failed.enabled, &failed.buckets);
@@ -43,12 +43,12 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         ("escalation", limits.escalation.enabled, limits.escalation.refused_for),
     ] {
         if is_on && refused_for.is_zero() {
-            checker.warn(&format!("{path}.refused_for: refuses nobody, since it is zero"));
+            checker.warn(&format!("{path}.refused_for: zero, so nobody is refused"));
         }
     }
     escalation(limits, &mut checker);
     if limits.on_limit == OnLimit::Slow && (SDK_PATIENCE..=WAIT_MAX).contains(&limits.slow_wait_max) {
-        checker.warn("slow_wait_max: expected less than 5s, after which SDKs give a command up");
+        checker.warn("slow_wait_max: expected less than 5s, after which SDKs give up a command");
     }
     if limits.on_limit == OnLimit::Slow && !(INTERVALS[0]..=WAIT_MAX).contains(&limits.slow_wait_max) {
         checker.error("slow_wait_max: expected 1ms to 1h");
@@ -61,11 +61,13 @@ fn escalation(limits: &RateLimitSettings, checker: &mut LimitChecker<'_>) {
         checker.error("escalation.interval: expected 1ms to 24h");
     }
     if escalation.enabled && u64::from(escalation.refusals) > escalation.interval.as_secs().max(1) {
-        checker.warn("escalation.refusals: never come, since those of one second count as one: lengthen the interval");
+        checker.warn(
+            "escalation.refusals: never reached, since all refusals of one second count as one: lengthen the interval",
+        );
     }
     let sections = [&limits.client_command, &limits.user_command.commands, &limits.address_command.commands];
     if escalation.enabled && !sections.iter().any(|section| section.enabled && !section.dry_run) {
-        checker.warn("escalation.enabled: does nothing where no command is refused by a rate");
+        checker.warn("escalation.enabled: has no effect, because no command is refused by a rate");
     }
 }
 
@@ -134,13 +136,13 @@ impl LimitChecker<'_> {
         }
     }
 
-    /// Checks the switch of a section against those of its blocks.
+    /// Checks that the switch of a section agrees with the switches of its blocks.
     fn switches(&mut self, section: &str, is_on: bool, switched_on: &[&str]) {
         if is_on && switched_on.is_empty() {
-            self.warn(&format!("{section}.enabled: does nothing without a block that is enabled"));
+            self.warn(&format!("{section}.enabled: has no effect without an enabled block"));
         }
         for block in switched_on.iter().filter(|_| !is_on) {
-            self.warn(&format!("{section}.{block}.enabled: does nothing while {SECTION}.{section}.enabled is false"));
+            self.warn(&format!("{section}.{block}.enabled: has no effect while {SECTION}.{section}.enabled is false"));
         }
     }
 
@@ -150,7 +152,7 @@ impl LimitChecker<'_> {
 
     fn rates(&mut self, path: &str, is_on: bool, buckets: &RateBuckets) {
         if is_on && buckets.0.is_empty() {
-            self.warn(&format!("{path}.enabled: does nothing without buckets"));
+            self.warn(&format!("{path}.enabled: has no effect without buckets"));
         }
         self.buckets(path, buckets);
     }
@@ -161,10 +163,10 @@ impl LimitChecker<'_> {
         }
         for bucket in &buckets.0 {
             if !is_interval(bucket.interval) {
-                self.error(&format!("{path}.buckets: an interval that is not 1ms to 24h"));
+                self.error(&format!("{path}.buckets: an interval is not within 1ms to 24h"));
             }
             if !(1..=RATE_MAX).contains(&bucket.rate) {
-                self.error(&format!("{path}.buckets: a rate that is not 1 to {RATE_MAX}"));
+                self.error(&format!("{path}.buckets: a rate is not within 1 to {RATE_MAX}"));
             }
         }
     }
@@ -175,7 +177,7 @@ impl LimitChecker<'_> {
             if item.name.is_empty() {
                 self.error(&format!("{path}: a name is empty"));
             } else if !names.insert(item.name.as_str()) {
-                self.error(&format!("{path}: {:?} is there twice", item.name));
+                self.error(&format!("{path}: {:?} is listed twice", item.name));
             }
             if item.enabled && item.buckets.0.is_empty() {
                 self.warn(&format!("{path}: {:?} has no buckets, so it replaces nothing", item.name));

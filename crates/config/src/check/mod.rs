@@ -1,4 +1,4 @@
-//! What a configuration must be beyond types: values that go together, secrets, files, paths.
+//! Checks of a configuration beyond the types of its values: contradictions, secrets, files, paths.
 
 mod address;
 mod admin;

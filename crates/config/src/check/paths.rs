@@ -1,18 +1,18 @@
-//! Paths of requests: each begins as a path does, and leads to one thing.
+//! Checks the paths of requests: each begins with "/" and is served by one section only.
 
 use crate::finding::Finding;
 use crate::settings::Settings;
 
-/// A path that is served.
+/// A path that the node serves.
 struct Served<'a> {
-    /// What serves it.
+    /// The section that serves the path.
     section: &'static str,
     path: &'a str,
-    /// On the internal port, if there is one.
+    /// Whether the path is served on the internal port.
     is_internal: bool,
 }
 
-/// Refuses a text that is not a path, and warns of two things on one.
+/// Refuses a text that is not a path, and warns if two sections use the same path.
 pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let s = settings;
     let all = [
@@ -44,13 +44,13 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         let has_api = !s.http_api.disabled && is_internal == (has_internal && !s.http_api.external);
         if let Some(other) = other {
             let text = format!(
-                "{section}.handler_prefix: {} is served at {path:?}, too: one of them is never reached",
+                "{section}.handler_prefix: {} is also served at {path:?}: one of them is never reached",
                 other.section
             );
             findings.push(Finding::warning(text, None));
         } else if has_api && (path == "/api" || path.starts_with("/api/")) {
             let text = format!(
-                "{section}.handler_prefix: the server API is served beneath \"/api\", too: one of them is never reached"
+                "{section}.handler_prefix: the server API is also served below \"/api\": one of them is never reached"
             );
             findings.push(Finding::warning(text, None));
         }

@@ -1,4 +1,4 @@
-//! Checks over several keys: values that contradict each other, or that hardly mean what their writer intends.
+//! Checks over several keys: values that contradict each other, or that probably do not mean what the operator intends.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use crate::keys::{NAMESPACES, WITHOUT_NAMESPACE};
 use crate::probes::Probes;
 use crate::settings::{ClientAuth, ClientUser, GrpcApiSettings, HttpServerSettings, Settings};
 
-/// Shortest time between two looks at the positions of channels.
+/// Minimum time between two checks of the positions of channels.
 const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
 
 /// Checks settings that were read without a fault.
@@ -37,7 +37,7 @@ pub(crate) fn check(settings: &Settings, probes: &Probes, findings: &mut Vec<Fin
 fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
     let client = &settings.client;
     for (section, interval) in settings.ping_intervals() {
-        // What they all inherit is checked once.
+        // The inherited value is checked once, in `client`.
         if interval != client.ping_interval && interval <= client.pong_timeout {
             findings.push(Finding::error(
                 format!("{section}.ping_interval: must be longer than client.pong_timeout"),
@@ -54,7 +54,7 @@ fn user_field(settings: &Settings, findings: &mut Vec<Finding>) {
         return;
     }
     if settings.http_server.trusted_proxies.is_empty() {
-        let text = "needs http_server.trusted_proxies: the user is taken from them only";
+        let text = "needs http_server.trusted_proxies: only these may name the user";
         findings.push(Finding::error(format!("client.user_id_http_header: {text}"), None));
     }
     if !is_field_name(name) {
@@ -67,7 +67,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     let server = &settings.http_server;
     if let Err(error) = server.bind_address() {
         let text = format!(
-            "http_server.address: {:?} is neither an IP address nor a host that is known here ({error})",
+            "http_server.address: {:?} is neither an IP address nor a known host name ({error})",
             server.address
         );
         findings.push(Finding::error(text, None));
@@ -78,7 +78,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     user_field(settings, findings);
     for (section, is_on) in [("http_server", server.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
         if is_on && server.trusted_proxies.is_empty() {
-            let text = "needs http_server.trusted_proxies: a header of the PROXY protocol is taken from them only";
+            let text = "needs http_server.trusted_proxies: only these may send a header of the PROXY protocol";
             findings.push(Finding::error(format!("{section}.proxy_protocol: {text}"), None));
         }
     }
@@ -90,12 +90,12 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         ));
     }
     if let Some(host) = autocert.unusable_host() {
-        let text = "is not a host name, or is a wildcard, which can't be proved by TLS or HTTP";
+        let text = "is not a host name, or is a wildcard, which cannot be validated over TLS or HTTP";
         findings.push(Finding::error(format!("http_server.tls_autocert.host_whitelist: {host:?} {text}"), None));
     }
     if autocert.enabled && server.tls.has_files() {
         findings.push(Finding::error(
-            "http_server: tls has files and tls_autocert is enabled, but a port has one certificate: keep one of them",
+            "http_server: tls names files and tls_autocert is enabled, but a port has only one certificate: keep one",
             None,
         ));
     }
@@ -108,7 +108,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
             && (tls.client_auth != Default::default() || tls.client_user != Default::default())
         {
             findings.push(Finding::error(
-                format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"),
+                format!("{section}.tls: client_auth and client_user have no effect without client_ca_pem"),
                 None,
             ));
         }
@@ -117,7 +117,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
             && tls.client_auth == ClientAuth::Request
             && tls.client_user == ClientUser::None
         {
-            let text = "clients without a certificate are let in too; client_auth = \"require\" refuses them, \
+            let text = "clients without a certificate are accepted too; client_auth = \"require\" refuses them, \
                         as Centrifugo does";
             findings.push(Finding::warning(format!("{section}.tls.client_ca_pem: {text}"), None));
         }
@@ -128,7 +128,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     let has_others =
         streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
     if settings.websocket.disabled && !has_others {
-        findings.push(Finding::warning("websocket.disabled: clients have no other way in", None));
+        findings.push(Finding::warning("websocket.disabled: there is no other transport for clients", None));
     }
 }
 
@@ -139,7 +139,7 @@ fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
     }
     if server.internal().is_none() && inner.enabled {
         findings
-            .push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
+            .push(Finding::warning("http_server.internal_tls: has no effect without http_server.internal_port", None));
     }
 }
 
@@ -169,7 +169,7 @@ fn client(client: &ClientSettings, probes: &Probes, findings: &mut Vec<Finding>)
     }
     if client.allowed_origins.is_empty() {
         findings
-            .push(Finding::note("client.allowed_origins: empty, so browsers may come from the server's own host only"));
+            .push(Finding::note("client.allowed_origins: empty, so only pages of the server's own host may connect"));
     }
     for origin in client.allowed_origins.iter().filter(|origin| *origin != "*") {
         if !origin.contains("://") || origin.ends_with('/') {
@@ -209,7 +209,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
         options(&path, &namespace.options, common, findings);
     }
     if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
-        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, \
+        let text = "store.primary.url: the nodes of a cluster cannot share an SQLite file, \
                     so durable namespaces and reactions, \
                     inboxes, the directory and user_status.use_primary need PostgreSQL there";
         findings.push(Finding::error(text, None));
@@ -217,7 +217,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
     let stats = &settings.store.stats;
     if stats.enabled && settings.cluster.is_on() && stats.url.starts_with("sqlite:") {
         findings.push(Finding::error(
-            "store.stats.url: the nodes of a cluster can't share a SQLite file, so statistics need PostgreSQL there",
+            "store.stats.url: the nodes of a cluster cannot share an SQLite file, so statistics need PostgreSQL there",
             None,
         ));
     }
@@ -235,7 +235,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
 fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Duration, findings: &mut Vec<Finding>) {
     let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
     if (options.history_size == 0) != options.history_ttl.is_zero() {
-        warn("history stays off, it needs both history_size and history_ttl");
+        warn("history is off, because it needs both history_size and history_ttl");
     } else if !options.has_history() {
         let wanting = [
             (options.force_recovery, "force_recovery"),
@@ -244,7 +244,7 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
             (options.allow_positioning, "allow_positioning"),
         ];
         for (_, name) in wanting.iter().filter(|(is_on, _)| *is_on) {
-            warn(&format!("{name} does nothing without history_size and history_ttl"));
+            warn(&format!("{name} has no effect without history_size and history_ttl"));
         }
     }
     if options.durable && !options.has_history() {
@@ -254,7 +254,7 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
     slow_consumer(path, options, findings);
     let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
     if options.force_push_join_leave && !options.join_leave {
-        warn("force_push_join_leave does nothing without join_leave");
+        warn("force_push_join_leave has no effect without join_leave");
     }
     let anonymous = [
         (options.allow_subscribe_for_anonymous, options.allow_subscribe_for_client, "subscribe"),
@@ -275,7 +275,7 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
         ),
     ];
     for (_, _, verb) in anonymous.iter().filter(|(anonymous, client, _)| *anonymous && !*client) {
-        warn(&format!("allow_{verb}_for_anonymous does nothing without allow_{verb}_for_client"));
+        warn(&format!("allow_{verb}_for_anonymous has no effect without allow_{verb}_for_client"));
     }
     let meta_ttl = if options.history_meta_ttl.is_zero() { history_meta_ttl } else { options.history_meta_ttl };
     if options.has_history() && options.history_ttl > meta_ttl {
@@ -283,7 +283,7 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
     }
 }
 
-/// How often totals of reactions are told.
+/// Valid times between two publications of reaction totals.
 const REACTION_TICK: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
 
 fn reaction_tick(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -295,18 +295,18 @@ fn reaction_tick(settings: &Settings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Shortest time for which totals are kept: nodes forget at slightly different times.
+/// Minimum time for which totals are kept, because nodes remove them at slightly different times.
 const REACTION_TTL_MIN: Duration = Duration::from_secs(60);
 
-/// The longest `max_age` that somebody is likely to mean.
+/// The longest `max_age` that an operator is likely to intend.
 const MAX_AGE_USUAL: Duration = Duration::from_secs(60);
 
-/// Publications that are dropped leave gaps, which recovery, positions and deltas do not allow; and the last totals of
-/// reactions must reach everybody.
+/// Refuses `drop_oldest` together with options that do not allow gaps: recovery, positions, deltas and reactions. The
+/// last totals of reactions must reach every subscriber.
 fn slow_consumer(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) {
     if options.slow_consumer == SlowConsumer::Disconnect {
         if !options.max_age.is_zero() {
-            let text = format!("{path}.max_age: it does nothing without slow_consumer = \"drop_oldest\"");
+            let text = format!("{path}.max_age: has no effect without slow_consumer = \"drop_oldest\"");
             findings.push(Finding::warning(text, None));
         }
         return;
@@ -321,7 +321,7 @@ fn slow_consumer(path: &str, options: &ChannelOptions, findings: &mut Vec<Findin
     ];
     for (_, name) in excluded.iter().filter(|(is_on, _)| *is_on) {
         let text = format!(
-            "{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow; switch one of them off, or \
+            "{path}.slow_consumer: drop_oldest leaves gaps, which {name} does not allow; disable one of them, or \
              use two namespaces"
         );
         findings.push(Finding::error(text, None));
@@ -338,7 +338,7 @@ fn reactions(path: &str, options: &ChannelOptions, findings: &mut Vec<Finding>) 
     }
     let drops = options.slow_consumer == SlowConsumer::DropOldest;
     if !options.reactions.is_empty() && !drops && !options.can_have_reactions() {
-        let text = "{path}.reactions: they are published as JSON, and publication_data_format is binary";
+        let text = "{path}.reactions: reactions are published as JSON, but publication_data_format is binary";
         findings.push(Finding::error(text.replace("{path}", path), None));
     }
 }

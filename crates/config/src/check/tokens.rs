@@ -1,4 +1,4 @@
-//! Tokens: keys that can verify something, and issuers that can be told apart.
+//! Checks the settings of tokens: keys that can verify tokens, and issuers that can be distinguished.
 
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,9 +12,9 @@ use crate::finding::Finding;
 use crate::item_path::{is_key_name, item_path};
 use crate::pem::inline_pem;
 
-/// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
+/// Minimum bytes of an HMAC secret that is as strong as HS256 (RFC 7518, 3.2).
 const SECRET_LEN_MIN: usize = 32;
-/// Times from here on are milliseconds that were meant as seconds: this one is in the year 5138.
+/// From this value on, a time in seconds was probably written in milliseconds: it is in the year 5138.
 const MILLISECONDS: u64 = 100_000_000_000;
 
 /// Checks a section with settings of tokens.
@@ -22,7 +22,7 @@ pub(super) fn check(section: &str, token: &TokenSettings, findings: &mut Vec<Fin
     keys(section, token, findings);
     claims(section, token, findings);
     if token.hmac_previous_secret_key_valid_until >= MILLISECONDS {
-        let text = "after the year 5000, is that meant? The time is in seconds";
+        let text = "is after the year 5000; the time is in seconds, not milliseconds";
         findings.push(Finding::warning(format!("{section}.hmac_previous_secret_key_valid_until: {text}"), None));
     }
     if is_only_over(token) {
@@ -35,22 +35,22 @@ pub(super) fn check(section: &str, token: &TokenSettings, findings: &mut Vec<Fin
     let jwks = &token.jwks;
     let has_endpoint = !token.jwks_public_endpoint.is_empty();
     if jwks.enabled && has_endpoint {
-        let text = format!("{section}.jwks_public_endpoint: not beside {section}.jwks: keep one of them");
+        let text = format!("{section}.jwks_public_endpoint: cannot be combined with {section}.jwks: keep one of them");
         findings.push(Finding::error(text, None));
     }
     if (jwks.enabled || has_endpoint) && token.has_written_keys() {
-        let text = format!("{section}: keys that are written here do nothing beside those of a JSON Web Key Set");
+        let text = format!("{section}: keys in this section have no effect beside those of a JSON Web Key Set");
         findings.push(Finding::warning(text, None));
     }
     if jwks.enabled {
         providers(section, token, findings);
     } else if !jwks.providers.is_empty() {
-        let text = format!("{section}.jwks.providers: do nothing while {section}.jwks.enabled is off");
+        let text = format!("{section}.jwks.providers: have no effect while {section}.jwks.enabled is false");
         findings.push(Finding::warning(text, None));
     }
 }
 
-/// Whether the one key that is written is the secret before, and counts no more.
+/// Whether the only configured key is the previous secret, and its time is over.
 fn is_only_over(token: &TokenSettings) -> bool {
     let only = TokenSettings { hmac_previous_secret_key: String::new(), ..token.clone() };
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -58,7 +58,7 @@ fn is_only_over(token: &TokenSettings) -> bool {
     token.has_written_keys() && !only.has_keys() && until_s > 0 && until_s < now_s
 }
 
-/// Warns of an endpoint of keys that somebody on the way could answer for: whoever does can forge tokens.
+/// Warns of a key set endpoint that an attacker on the network path could impersonate, and so forge tokens.
 pub(super) fn unproven_source(
     section: &str,
     key: &str,
@@ -68,22 +68,22 @@ pub(super) fn unproven_source(
     findings: &mut Vec<Finding>,
 ) {
     if tls.insecure_skip_verify && !endpoint.is_empty() {
-        let text = "whoever is on the way to the endpoint can replace the keys, and forge tokens";
+        let text = "an attacker on the path to the endpoint can replace the keys and forge tokens";
         findings.push(Finding::warning(format!("{section}.tls.insecure_skip_verify: {text}"), None));
     }
-    // Of this machine it is no harm, and the server refuses the rest without the switch.
+    // An endpoint on this machine is safe. Others over http:// are refused by the server without the switch.
     let host = endpoint.strip_prefix("http://").map(|rest| rest.split(['/', '?']).next().unwrap_or_default());
     let is_here = |host: &str| {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         name == "localhost" || name == "[::1]" || name.starts_with("127.")
     };
     if may_be_plain && host.is_some_and(|host| !is_here(host)) {
-        let text = "is http:// on another machine: whoever is on the way can replace the keys, and forge tokens";
+        let text = "is http:// on another machine: an attacker on the path can replace the keys and forge tokens";
         findings.push(Finding::warning(format!("{section}.{key}: {text}"), None));
     }
 }
 
-/// Keys that are written in the settings.
+/// Checks the keys in the settings.
 fn keys(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     let secrets =
         [("hmac_secret_key", &token.hmac_secret_key), ("hmac_previous_secret_key", &token.hmac_previous_secret_key)];
@@ -99,7 +99,7 @@ fn keys(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
         ("ecdsa_public_key", &token.ecdsa_public_key),
         ("eddsa_public_key", &token.eddsa_public_key),
     ] {
-        // What is no PEM is the path of a file, which the server reads.
+        // A value that is not PEM is the path of a file, which the server reads.
         let is_other = inline_pem(value).is_some_and(|pem| !std::str::from_utf8(&pem).is_ok_and(is_public_key));
         if is_other {
             let text = format!(
@@ -111,14 +111,14 @@ fn keys(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What claims must be.
+/// Checks the settings of claims.
 fn claims(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     let mut error = |text: String| findings.push(Finding::error(format!("{section}.{text}"), None));
     for (name, text, regex) in
         [("audience", &token.audience, &token.audience_regex), ("issuer", &token.issuer, &token.issuer_regex)]
     {
         if !text.is_empty() && regex.is_some() {
-            error(format!("{name}_regex: not beside {name}: keep one of them"));
+            error(format!("{name}_regex: cannot be combined with {name}: keep one of them"));
         }
     }
     let claim = &token.user_id_claim;
@@ -127,7 +127,7 @@ fn claims(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks the names of issuers, whether they count or not.
+/// Checks the names of issuers, also where the section is off.
 pub(super) fn names(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     let mut names = HashSet::new();
     for (index, TokenProvider { name, .. }) in token.jwks.providers.iter().enumerate() {
@@ -154,7 +154,7 @@ fn providers(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) 
         ("labels_from_claim", !token.labels_from_claim.0.is_empty()),
     ] {
         if is_set {
-            error(format!("{name}: does not count beside {section}.jwks: write it into its providers"));
+            error(format!("{name}: has no effect, because {section}.jwks is enabled: set it in its providers"));
         }
     }
     let enabled: Vec<&TokenProvider> = token.jwks.providers.iter().filter(|of| of.options.enabled).collect();
@@ -166,12 +166,12 @@ fn providers(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) 
         let token = options.token();
         let path = format!("jwks.providers[{name}]");
         match (options.endpoint.is_empty(), token.has_written_keys()) {
-            (true, false) => error(format!("{path}.endpoint: missing, and no key is written")),
-            (false, true) => error(format!("{path}.endpoint: not beside a key: keep one of them")),
+            (true, false) => error(format!("{path}.endpoint: missing, and there is no key")),
+            (false, true) => error(format!("{path}.endpoint: cannot be combined with a key: keep one of them")),
             _ => {}
         }
         if options.issuer.is_empty() && options.issuer_regex.is_none() {
-            error(format!("{path}.issuer: missing: by it a token is told to be of this issuer"));
+            error(format!("{path}.issuer: missing; it identifies the tokens of this issuer"));
         }
         let pattern = |regex: &Option<_>| regex.as_ref().map(ToString::to_string);
         let (issuer, audience) = (pattern(&options.issuer_regex), pattern(&options.audience_regex));
@@ -188,7 +188,7 @@ fn providers(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) 
     }
 }
 
-/// Whether a text has the shape of a public key in PEM (RFC 7468). The server reads what is in it.
+/// Whether a text has the form of a public key in PEM (RFC 7468). The server parses the key itself.
 fn is_public_key(pem: &str) -> bool {
     let Some(rest) = pem.trim().strip_prefix("-----BEGIN ") else { return false };
     let Some((label, rest)) = rest.split_once("-----") else { return false };

@@ -1,25 +1,25 @@
-//! Unsupported keys of Centrifugo that must not be left out in some combinations: that would allow more than the
-//! configuration says, or let the nodes of one cluster serve separately.
+//! Unsupported keys of Centrifugo that must not be ignored in some combinations. Ignoring them would allow more than
+//! the configuration says, or let the nodes of one cluster serve separate channels.
 
 use crate::finding::Finding;
 use crate::load::tree::{ConfigNode, ConfigValue};
 use crate::settings::Settings;
 use crate::unsupported::is_default_or_off;
 
-/// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
+/// Sections that say how several nodes share channels. A section with a switch (`true`) counts only if it is enabled.
 const MEETING_PLACES: [(&str, bool); 5] =
     [("engine", false), ("broker", true), ("presence_manager", true), ("map_broker", true), ("controller", true)];
-/// Lists of such places for single namespaces.
+/// Lists of such sections for single namespaces.
 const MEETING_LISTS: [&str; 3] = ["brokers", "presence_managers", "map_brokers"];
 
-/// Refuses what is written where leaving it out would be unsafe with these settings.
+/// Refuses keys that would be unsafe to ignore with these settings.
 pub(crate) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Vec<Finding>) {
     if !settings.cluster.is_on() {
         split(written, findings);
     }
 }
 
-/// Nodes that are meant to share their channels would each have their own.
+/// Refuses sections by which nodes would share channels: without a cluster each node would have its own.
 fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
     for (section, has_switch) in MEETING_PLACES {
         let Some(node) = written.get(section) else { continue };
@@ -47,5 +47,5 @@ fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
     }
 }
 
-const APART: &str = "not supported, and without it each node would serve its own channels, apart from the others. \
-    Nodes meet through NATS: set cluster.engine = \"nats\" and cluster.nats_url; for a single node, leave it away";
+const APART: &str = "not supported, and without it each node would serve its own channels, separate from the others. \
+    Nodes share channels through NATS: set cluster.engine = \"nats\" and cluster.nats_url. On a single node, remove it";

@@ -1,12 +1,12 @@
-//! `serve --dev` and `serve --ephemeral`: what a developer's machine and the tests of programs need, filled in where
-//! nothing was written.
+//! Defaults of `serve --dev` and `serve --ephemeral`: the values for a developer's machine and for the tests of
+//! programs. They are set only where the configuration has no value.
 
 use super::tree::{ConfigNode, ConfigValue, Location};
 
-/// The namespace of the demo.
+/// The name of the demo's namespace.
 const MATCH: &str = "match";
 
-/// Options of the demo's namespace: anybody may watch and nobody but the reporter, through the server API, may publish.
+/// Options of the demo's namespace. Anybody may watch; only the reporter may publish, through the server API.
 const MATCH_OPTIONS: &[&str] = &[
     "presence",
     "join_leave",
@@ -21,10 +21,10 @@ const MATCH_OPTIONS: &[&str] = &[
     "allow_presence_for_anonymous",
 ];
 
-/// What those who watch the demo may react with; its pages have a button for each.
+/// The reactions of the demo. Its pages have a button for each.
 const MATCH_REACTIONS: &[&str] = &["applause", "boo"];
 
-/// Options of channels without namespace of a server for tests: clients may do all that is asked of one, but publish.
+/// Options of channels without a namespace on a server for tests. Clients may do everything there except publish.
 const TEST_OPTIONS: &[&str] = &[
     "presence",
     "force_recovery",
@@ -34,29 +34,29 @@ const TEST_OPTIONS: &[&str] = &[
     "allow_presence_for_anonymous",
 ];
 
-/// What a server for development is for.
+/// The purpose of a development server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DevelopmentPurpose {
-    /// Its developer tries it and the demo (`serve --dev`).
+    /// A developer tries the server and the demo (`serve --dev`).
     Demo,
-    /// Tests of a program start it (`serve --ephemeral`).
+    /// The tests of a program start the server (`serve --ephemeral`).
     Tests,
 }
 
-/// Secrets for one run, who is let in, and what for.
+/// The secrets, the access and the purpose of one run of a development server.
 #[derive(Clone)]
 pub struct DevelopmentSecrets {
-    /// For the server API.
+    /// The key of the server API.
     pub api_key: String,
-    /// For tokens.
+    /// The HMAC secret of tokens.
     pub token_secret: String,
-    /// Clients of other machines are let in.
+    /// Whether clients of other machines are accepted.
     pub is_open: bool,
-    /// What the server is for.
+    /// The purpose of the server.
     pub purpose: DevelopmentPurpose,
 }
 
-/// Fills in what is absent.
+/// Sets the development values of keys that the configuration does not set.
 pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     let text = |text: &str| ConfigValue::Text(text.to_owned());
     let listens_here = !secrets.is_open && is_loopback(tree);
@@ -67,8 +67,8 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     };
     fill("http_server.address", text(if secrets.is_open { "0.0.0.0" } else { "127.0.0.1" }));
     fill("tcp.address", text("127.0.0.1"));
-    // A page of another site, whose name an attacker lets resolve to this machine, must not count as a page of this
-    // machine. One that is open to everybody has nothing to hide from them.
+    // An attacker can let the name of another site resolve to this machine. Its pages must not count as pages of this
+    // machine. A server that is open to everybody needs no such protection.
     let hosts: &[&str] = if secrets.is_open { &[] } else { &["localhost", "*.localhost"] };
     fill("http_server.allowed_hosts", ConfigValue::List(hosts.iter().map(|host| node(text(host))).collect()));
     for transport in ["http_stream", "sse", "uni_websocket", "uni_http_stream", "uni_sse"] {
@@ -93,7 +93,7 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
         for_tests(&mut fill);
     }
     if tree.get("client.allowed_origins").is_none() {
-        // The port is not known before the server listens, and pages of tests come from servers of their own.
+        // The port is not known before the server listens, and tests serve their pages from other servers.
         let port = if secrets.purpose == DevelopmentPurpose::Tests { "*".to_owned() } else { written_port(tree) };
         let origins = ["localhost", "127.0.0.1"].map(|host| node(ConfigValue::Text(format!("http://{host}:{port}"))));
         tree.set("client.allowed_origins", node(ConfigValue::List(origins.into())));
@@ -106,8 +106,8 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     }
 }
 
-/// Fills in what tests of a program need: a port of the kernel's choice, channels that keep a history, a quick end, and
-/// no word that is no warning.
+/// Sets the values that tests of a program need: a port that the kernel chooses, channels with a history, a quick stop,
+/// and a log of warnings only.
 fn for_tests(fill: &mut impl FnMut(&str, ConfigValue)) {
     let text = |text: &str| ConfigValue::Text(text.to_owned());
     fill("http_server.port", ConfigValue::Integer(0));
@@ -134,7 +134,7 @@ fn demo_namespace() -> ConfigNode {
     namespace
 }
 
-/// Whether the port for clients is on the loopback address, as it is if nothing is written.
+/// Whether the port for clients is on the loopback address, which is the default.
 fn is_loopback(tree: &ConfigNode) -> bool {
     match tree.get("http_server.address").map(|node| &node.value) {
         Some(ConfigValue::Text(address)) => crate::settings::resolve(address).is_ok_and(|ip| ip.is_loopback()),

@@ -1,8 +1,7 @@
-//! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from
-//! there.
+//! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and by the same rule `CENTRIFUGO_…` for users of Centrifugo.
 //!
-//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`, and one of a
-//! consumer `TOUCHLINE_CONSUMERS_<NAME>_<OPTION>`.
+//! An option of a namespace in the file is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`, and an option of a consumer
+//! is `TOUCHLINE_CONSUMERS_<NAME>_<OPTION>`.
 
 use super::secrets::{file_key, may_be_in_file};
 use super::tree::{ConfigNode, ConfigValue, Location};
@@ -14,13 +13,13 @@ use crate::keys::{
 use crate::nearest::nearest;
 use crate::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
-/// The prefixes, the weaker first: `TOUCHLINE_` wins over `CENTRIFUGO_`.
+/// The prefixes of variables. Later ones override earlier ones: `TOUCHLINE_` overrides `CENTRIFUGO_`.
 const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
 
-/// The variable that names the file. It is no key.
+/// The variable with the path of the configuration file. It is not a key.
 const FILE: &str = "TOUCHLINE_CONFIG";
 
-/// Writes the values of environment variables over the file's tree.
+/// Overrides values of the file's tree with those of environment variables.
 pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     for prefix in PREFIXES {
         let mut mine: Vec<(&str, &str, &str)> = variables
@@ -28,7 +27,7 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
             .filter(|(name, _)| name != FILE)
             .filter_map(|(name, value)| Some((name.as_str(), name.strip_prefix(prefix)?, value.as_str())))
             .collect();
-        // A list comes before the options of its entries.
+        // A list is applied before the options of its entries.
         let is_list = |suffix: &str| LISTS.iter().any(|(list, _)| suffix == variable(list));
         mine.sort_by_key(|(_, suffix, _)| (!is_list(suffix), *suffix));
         for (name, suffix, value) in mine {
@@ -40,7 +39,7 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
 fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     let location = Location::Variable(name.to_owned());
     let node = ConfigNode { location: location.clone(), value: ConfigValue::Text(value.to_owned()) };
-    // Even where a key has this name, as for a service `touchline-http-server`.
+    // This holds even where a key has this name, as for a Kubernetes service `touchline-http-server`.
     if is_someone_elses(suffix, value) {
         return;
     }
@@ -48,7 +47,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
         let is_list = value.trim_start().starts_with('[');
         match named_tables(value, &location, tree.get(path)) {
             Some(list) if is_list || !needs_secrets(path) => tree.set(path, list),
-            // A name in it may be a secret: a letter less, and the variable would be that of one.
+            // A name here may be a secret, because a mistyped variable of a secret may have the name of this list.
             _ if needs_secrets(path) => {
                 findings.push(Finding::error(format!("{path}: expected a JSON list"), Some(&location)));
             }
@@ -57,7 +56,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
     } else if let Some(path) = path_of(suffix) {
         tree.set(&path, node);
     } else if let Some(section) = section_of(suffix) {
-        // Left out, it could open a door.
+        // Ignoring the value could permit more than the operator intends.
         match serde_json::from_str(value).ok().and_then(|json| ConfigNode::from_json(json, &location)) {
             Some(node @ ConfigNode { value: ConfigValue::Table(_), .. }) => set_all(tree, &section, node),
             _ => findings.push(Finding::error(format!("{section}: expected a JSON object"), Some(&location))),
@@ -72,24 +71,24 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
     }
 }
 
-/// Whether the items of a list have secrets.
+/// Whether the items of a list may contain secrets.
 pub(super) fn needs_secrets(list: &str) -> bool {
     [API_KEYS, CONSUMERS, EVENTS, SUBSCRIPTION_TOKEN_PROVIDERS, TOKEN_PROVIDERS].contains(&list)
 }
 
-/// The variable of a key, without its prefix.
+/// The name of a key's environment variable, without its prefix.
 pub(crate) fn variable(path: &str) -> String {
     path.replace(['.', '-'], "_").to_ascii_uppercase()
 }
 
-/// The section of this variable: its value is a JSON object with keys of it.
+/// The section that a variable stands for. The value of such a variable is a JSON object with keys of the section.
 fn section_of(suffix: &str) -> Option<String> {
     let above = |path: &'static str| path.match_indices('.').map(move |(at, _)| &path[..at]);
     let mut sections = KEYS.iter().flat_map(|key| above(&key.path));
     sections.find(|section| variable(section) == suffix).map(str::to_owned)
 }
 
-/// Writes what a table holds below a path, key by key.
+/// Writes the values of a table below a path, key by key.
 fn set_all(tree: &mut ConfigNode, path: &str, node: ConfigNode) {
     match node.value {
         ConfigValue::Table(table) if !KEYS.iter().any(|key| key.path == path) => {
@@ -124,7 +123,7 @@ fn path_of(suffix: &str) -> Option<String> {
     }
 }
 
-/// The option of a channel, or what lies beneath one that is a section, by the end of a variable's name.
+/// The path of a channel option for the end of a variable's name. It may be below an option that is a section.
 fn option_path(end: &str) -> Option<String> {
     let known = || {
         OPTIONS
@@ -141,7 +140,7 @@ fn option_path(end: &str) -> Option<String> {
     Some(format!("{path}.{}", inner.to_ascii_lowercase()))
 }
 
-/// The entry of `channel.namespaces` or of `consumers`, and the option, that a variable names.
+/// The entry of `channel.namespaces` or `consumers` that a variable names, and the path of the option.
 fn item_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t mut ConfigNode, String)> {
     let of_list = |list| suffix.strip_prefix(variable(list).as_str())?.strip_prefix('_');
     let (list, rest, option_path): (_, _, fn(&str) -> Option<String>) = match of_list(NAMESPACES) {
@@ -155,14 +154,15 @@ fn item_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t mut Co
     })
 }
 
-/// The option of a consumer, by the end of a variable's name.
+/// The path of a consumer's option for the end of a variable's name.
 fn consumer_option(end: &str) -> Option<String> {
     let paths = CONSUMER_OPTIONS.iter().map(|key| key.path.clone());
     let files = CONSUMER_OPTIONS.iter().filter(|key| may_be_in_file(key)).map(|key| file_key(&key.path));
     paths.chain(files).find(|path| variable(path) == end)
 }
 
-/// A JSON list of tables, or names separated by spaces: of those, what is known so far keeps its options.
+/// A JSON list of tables, or a list of names separated by spaces. An entry that is already known keeps its options.
+/// `None` = the text is not a valid list.
 pub(super) fn named_tables(text: &str, location: &Location, known: Option<&ConfigNode>) -> Option<ConfigNode> {
     if text.trim_start().starts_with('[') {
         return ConfigNode::from_json(serde_json::from_str(text).ok()?, location);
@@ -184,9 +184,9 @@ pub(super) fn named_tables(text: &str, location: &Location, known: Option<&Confi
     })
 }
 
-/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and
-/// `TOUCHLINE_PORT_8000_TCP…` for a service of that name, and `TOUCHLINE_API_…` for one that is called
-/// `touchline-api`. `…_VAR_…` is free.
+/// Whether a variable is not one of the server's. Kubernetes sets `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`,
+/// `TOUCHLINE_PORT=tcp://…` and `TOUCHLINE_PORT_8000_TCP…` for a service of that name, and `TOUCHLINE_API_…` for a
+/// service `touchline-api`. Names with `…_VAR_…` are free for the operator.
 fn is_someone_elses(suffix: &str, value: &str) -> bool {
     if suffix.starts_with("VAR_") {
         return true;

@@ -1,4 +1,4 @@
-//! Reads a configuration file. What it holds is not judged here, only its syntax.
+//! Reads a configuration file. This module checks its syntax only, not its keys and values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::yaml;
 use crate::finding::Finding;
 use crate::regular_file::read_regular_text;
 
-/// Largest configuration file, bytes.
+/// Maximum size of a configuration file, bytes.
 const CONFIG_FILE_MAX: u64 = 4 * 1024 * 1024;
 
-/// Reads a file; faults are findings, and what could not be read is an empty table.
+/// Reads a configuration file. Faults become findings, and a file that cannot be read gives an empty table.
 pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
     let name: Arc<str> = path.to_string_lossy().into();
     let whole = Location::File(name.clone(), None);
@@ -88,7 +88,7 @@ impl Locations<'_> {
         ConfigNode { location, value: ConfigValue::Table(fields) }
     }
 
-    /// A field's location is that of its key, where a reader looks for it.
+    /// Converts a value. The location of a field is that of its key, where an operator looks for it.
     fn node(&self, value: &Spanned<DeValue<'_>>, location: Location) -> ConfigNode {
         let value = match value.get_ref() {
             DeValue::Table(table) => return self.table(table, location),

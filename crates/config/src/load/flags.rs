@@ -6,22 +6,22 @@ use super::environment::named_tables;
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::keys::LISTS;
 
-/// Flags that set a key.
+/// The flags of the command line that set a configuration key. `None` = the flag is absent.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
-    /// `--address`.
+    /// The value of `--address`, for `http_server.address`.
     pub address: Option<IpAddr>,
-    /// `--port`.
+    /// The value of `--port`, for `http_server.port`.
     pub port: Option<u16>,
-    /// `--log-level`.
+    /// The value of `--log-level`, for `log.level`.
     pub log_level: Option<String>,
-    /// `--shards`.
+    /// The value of `--shards`, for `node.shards`.
     pub shards: Option<u16>,
-    /// Any key, as `--health.enabled true`.
+    /// Paths and values of other keys, as in `--health.enabled true`.
     pub keys: Vec<(String, String)>,
 }
 
-/// Writes what was typed over all else.
+/// Overrides all other values with those of the flags.
 pub(crate) fn apply(flags: &Flags, tree: &mut ConfigNode) {
     for (path, value) in &flags.keys {
         let location = Location::Variable(format!("--{path}"));

@@ -1,7 +1,7 @@
-//! What the written tree means: the settings of the server and of the logger.
+//! Converts the written tree to the settings of the server and of the log.
 //!
-//! Every key is found in a table of [`crate::keys`] or of [`crate::unsupported`], or is an error that names the nearest
-//! known one. A value is read once, into the field of its key.
+//! Every key is in a table of [`crate::keys`] or of [`crate::unsupported`]; any other key is an error that names the
+//! nearest known key. Each value is read once, into the field of its key.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use crate::pem::is_inline_pem;
 use crate::settings::{ApiKeySettings, ConsumerSettings, EventsSettings, NamedApiKey, NamedConsumer, NamedEvents};
 use crate::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
-/// Durations above this are questioned.
+/// Longer durations cause a warning.
 const YEAR: Duration = Duration::from_hours(366 * 24);
 
-/// Interprets the tree. `None` if a part of it is not valid; the findings name the part.
+/// Converts the tree to a configuration. `None` = a part of it is not valid, and the findings name it.
 pub(crate) fn interpret(tree: &ConfigNode, findings: &mut Vec<Finding>) -> Option<Configuration> {
     let mut reader = ConfigReader { findings, hints: 0, configuration: Configuration::default() };
     if let ConfigValue::Table(table) = &tree.value {
@@ -37,24 +37,24 @@ pub(crate) fn interpret(tree: &ConfigNode, findings: &mut Vec<Finding>) -> Optio
     findings.iter().all(|finding| finding.severity != Severity::Error).then_some(configuration)
 }
 
-/// Unknown keys with a hint at the nearest known one: to find it takes time.
+/// Maximum number of unknown keys that get a hint at the nearest known key, because the search takes time.
 const HINTS_MAX: usize = 50;
 
 struct ConfigReader<'a> {
     findings: &'a mut Vec<Finding>,
-    /// Hints that have been given.
+    /// The number of hints so far.
     hints: usize,
-    /// The defaults, with what has been read so far.
+    /// The defaults, overridden by the values read so far.
     configuration: Configuration,
 }
 
 impl ConfigReader<'_> {
-    /// Reads a key and the value at it. `above`: the path of its table. A key with a dot in it would be another way to
-    /// write a key below a table, beside which variables and flags would not count.
+    /// Reads a key and its value. `above` is the path of its table. A key with a dot is refused: it would be a second
+    /// way to write a key of a table, which variables and flags could not override.
     fn read_key(&mut self, above: &str, key: &str, node: &ConfigNode) {
         let path = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
         if key.contains('.') {
-            let text = format!("{path}: a key has no dot: write {key:?} as a table with a key in it");
+            let text = format!("{path}: a key must not contain a dot: write {key:?} as a table with a key");
             return self.findings.push(Finding::error(text, Some(&node.location)));
         }
         self.read(&path, node);
@@ -113,7 +113,7 @@ impl ConfigReader<'_> {
     fn read_scopes(&mut self, node: &ConfigNode) {
         for (name, item) in self.named_tables(SCOPES, node) {
             if name.starts_with('$') {
-                let text = format!("{SCOPES}[{name}].name: names that begin with $ are the server's own");
+                let text = format!("{SCOPES}[{name}].name: names that begin with $ are reserved for the server");
                 self.findings.push(Finding::error(text, Some(&item.location)));
             }
             let path = format!("{SCOPES}[{name}]");
@@ -179,7 +179,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// The tables of a list, each with its `name`.
+    /// The tables of a list, each with its `name`. Items without a name become findings.
     fn named_tables<'n>(&mut self, path: &str, node: &'n ConfigNode) -> Vec<(String, &'n ConfigNode)> {
         let ConfigValue::List(items) = &node.value else {
             let text = format!("{path}: expected a list of tables, found {}", node.value.name());
@@ -218,7 +218,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// Reads one field, or the table within that it is.
+    /// Reads one field, or the fields below it if its value is a table.
     fn read_option(
         &mut self,
         path: &str,
@@ -275,8 +275,8 @@ impl ConfigReader<'_> {
             .find(|whole| keys::is_section(whole) || whole.contains('.') && keys::find(&KEYS, whole).is_some())
         {
             let text = format!(
-                "{path}: unknown key; {whole} does not belong to the table around it: \
-                 write it above the first [section], or below in its own"
+                "{path}: unknown key; {whole} does not belong in this table: \
+                 write it above the first [section], or in its own section"
             );
             return self.findings.push(Finding::error(text, Some(&node.location)));
         }
@@ -286,29 +286,29 @@ impl ConfigReader<'_> {
         }
         let hint = match nearest(&shape, known.iter().map(String::as_str).chain(unsupported_key)) {
             Some(meant) => format!("; did you mean {meant}?"),
-            None => "; docs/configuration.md lists all keys".into(),
+            None => "; docs/reference/configuration.md lists all keys".into(),
         };
         self.findings.push(Finding::error(format!("{path}: unknown key{hint}"), Some(&node.location)));
     }
 }
 
-/// Reads a value into the key of a table. `path` names the key for a person.
+/// Reads a value into the field of a key. `path` is the key's path for findings.
 fn fill(findings: &mut Vec<Finding>, table: &mut dyn SettingsTable, path: &str, key: &Key, node: &ConfigNode) {
     let location = Some(&node.location);
     if key.kind == ValueKind::Duration && is_negative(&node.value) {
         let text = format!("{path}: negative durations are ignored; using the default");
         return findings.push(Finding::warning(text, location));
     }
-    // PEM in a list would be words, which are no longer known for a secret.
+    // PEM in a list of texts would become single words, which nothing recognizes as a secret.
     let is_key = key.kind == ValueKind::Texts && matches!(&node.value, ConfigValue::Text(text) if is_inline_pem(text));
     let filled = if is_key { Some(Err(None)) } else { table.set(&key.path, &node.value.written()) };
     match filled {
         Some(Ok(filled)) => {
-            // Hardly anybody means more than a year: a number without a unit is nanoseconds in Centrifugo.
+            // A duration of more than a year is probably a number without a unit, which is nanoseconds in Centrifugo.
             if let Some(found) = filled.duration.filter(|found| *found > YEAR) {
                 let days = found.as_secs() / 86_400;
                 let text = format!(
-                    "{path}: {days} days, is that meant? A number without a unit is seconds here, \
+                    "{path}: {days} days, is that intended? A number without a unit is seconds here, \
                      and nanoseconds in Centrifugo"
                 );
                 findings.push(Finding::warning(text, location));
@@ -323,19 +323,19 @@ fn fill(findings: &mut Vec<Finding>, table: &mut dyn SettingsTable, path: &str, 
     }
 }
 
-/// Whether a value is a duration below zero.
+/// Whether a value is a negative duration.
 fn is_negative(value: &ConfigValue) -> bool {
     let ConfigValue::Text(text) = value else { return false };
     text.strip_prefix('-').is_some_and(|rest| duration::parse(rest).is_some())
 }
 
-/// The fields of a named table, besides its name.
+/// The fields of a named table, without `name`.
 fn fields(item: &ConfigNode) -> impl Iterator<Item = (&String, &ConfigNode)> {
     let ConfigValue::Table(table) = &item.value else { return None.into_iter().flatten() };
     Some(table.iter().filter(|(key, _)| *key != "name")).into_iter().flatten()
 }
 
-/// `channel.namespaces[chat].x` as `channel.namespaces[].x`.
+/// The path without the name of a list item: `channel.namespaces[chat].x` becomes `channel.namespaces[].x`.
 fn without_names(path: &str) -> String {
     match (path.find('['), path.find(']')) {
         (Some(open), Some(close)) if open < close => format!("{}{}", &path[..=open], &path[close..]),

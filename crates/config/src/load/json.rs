@@ -1,5 +1,5 @@
-//! The tree of a JSON text, with the location of every key. serde_json has validated the text before, and reports no
-//! locations.
+//! The tree of a JSON text, with the location of every key. serde_json has validated the text before, but it reports no
+//! locations of keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::tree::{ConfigNode, ConfigValue, Location};
 
-/// The tree of a text that is JSON; none when it is a null.
+/// The tree of a valid JSON text. `None` = the text is a null.
 pub(super) fn tree(text: &str, name: &Arc<str>) -> Option<ConfigNode> {
     let mut scanner = Scanner { text, at: 0, name, seen: 0, line: 1, column: 1 };
     scanner.value(Location::File(Arc::clone(name), None))
@@ -16,10 +16,10 @@ pub(super) fn tree(text: &str, name: &Arc<str>) -> Option<ConfigNode> {
 
 struct Scanner<'a> {
     text: &'a str,
-    /// Bytes that are read.
+    /// The number of bytes read so far.
     at: usize,
     name: &'a Arc<str>,
-    /// Bytes whose lines are counted, and the place behind them.
+    /// The number of bytes whose lines are counted; `line` and `column` are the place after them.
     seen: usize,
     line: usize,
     column: usize,
@@ -42,7 +42,7 @@ impl Scanner<'_> {
         Location::File(Arc::clone(self.name), Some((self.line, self.column)))
     }
 
-    /// The next value. `place`: that of its key, if it has one.
+    /// The next value. `location` is that of its key, if it has one. `None` = the value is a null.
     fn value(&mut self, location: Location) -> Option<ConfigNode> {
         let value = match self.peek() {
             b'{' => self.table(),
@@ -58,7 +58,7 @@ impl Scanner<'_> {
         while !matches!(self.peek(), b'}' | 0) {
             let location = self.here();
             let key: Json = serde_json::from_str(self.scalar()).unwrap_or_default();
-            // The colon.
+            // Skip the colon.
             self.peek();
             self.at += 1;
             let value = self.value(location);
@@ -89,7 +89,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The text of a string, a number or a word.
+    /// The text of the next string, number or word.
     fn scalar(&mut self) -> &str {
         self.peek();
         let rest = &self.text[self.at..];

@@ -1,7 +1,7 @@
-//! From the written configuration (file, environment, flags) to the settings.
+//! Reads the configuration (file, environment, flags) into settings.
 //!
-//! [`tree`] holds what was written and where; [`interpret`] says what it means. Nothing stops at the first fault: a
-//! reading gathers all its findings.
+//! [`tree`] holds the written values and their places; [`interpret`] converts them to settings. No step stops at the
+//! first fault: a reading gathers all findings.
 
 mod development;
 pub(crate) mod environment;
@@ -26,42 +26,42 @@ use crate::finding::{Finding, Severity};
 use crate::probes::Probes;
 use crate::settings::Settings;
 
-/// All that a configuration is made of; later ones win.
+/// The sources of a configuration. Later ones override earlier ones.
 #[derive(Default)]
 pub struct Sources {
-    /// A TOML, YAML or JSON file.
+    /// The path of a TOML, YAML or JSON file. `None` = there is no file.
     pub file: Option<PathBuf>,
-    /// The process's environment.
+    /// The environment variables of the process, as names and values.
     pub variables: Vec<(String, String)>,
-    /// What was typed.
+    /// The flags of the command line.
     pub flags: Flags,
-    /// Fill what is absent for a developer's machine.
+    /// Sets keys without a value for a development server. `None` = this is not a development server.
     pub development: Option<DevelopmentSecrets>,
 }
 
-/// The process's environment, without variables that are not valid Unicode.
+/// The environment variables of the process, without those that are not valid Unicode.
 pub fn process_variables() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// The outcome of a reading: a configuration only if no finding is an error.
+/// The outcome of a reading. It has a configuration only if no finding is an error.
 pub struct ConfigOutcome {
-    /// The configuration, if it can be used.
+    /// The configuration. `None` = it cannot be used; the findings say why.
     pub configuration: Option<Configuration>,
-    /// All that is to be said about it, errors first.
+    /// All findings about the configuration, errors first.
     pub findings: Vec<Finding>,
-    /// The keys that were written, in the order of their paths.
+    /// The keys that a source sets, in the order of their paths.
     pub written: Vec<WrittenKey>,
 }
 
-/// Reads, merges, interprets and checks a configuration. Secrets may be missing: [`read_to_serve`] asks for them.
+/// Reads, merges, interprets and checks a configuration. Secrets may be missing; [`read_to_serve`] requires them.
 pub fn read(sources: &Sources, probes: &Probes) -> ConfigOutcome {
     read_and(sources, probes, |_, _, _| {})
 }
 
-/// As [`read`], and refuses what a server must not run with.
+/// As [`read`], but also refuses configurations that a server must not run with.
 pub fn read_to_serve(sources: &Sources, probes: &Probes) -> ConfigOutcome {
     read_and(sources, probes, |file, settings, findings| {
         check::secrets::check(settings, findings);
@@ -70,7 +70,8 @@ pub fn read_to_serve(sources: &Sources, probes: &Probes) -> ConfigOutcome {
     })
 }
 
-/// `check_more` checks what is left: the file, if there is one, with whether it holds secrets; the settings.
+/// Reads a configuration and runs `check_more` on it. Its arguments are the file, if there is one, with whether the
+/// file contains secrets, and the settings.
 fn read_and(
     sources: &Sources,
     probes: &Probes,
@@ -105,13 +106,13 @@ fn read_and(
     ConfigOutcome { configuration: configuration.filter(|_| is_usable), findings, written: written::all(&written) }
 }
 
-/// The errors of a configuration, for a person.
+/// The errors of a configuration as one text for an operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration cannot be used:\n{}", .0.join("\n"))]
 pub struct ConfigErrors(Vec<String>);
 
 impl ConfigOutcome {
-    /// The configuration and what was noted about it.
+    /// The configuration and its warnings and notes.
     ///
     /// # Errors
     /// All the errors in one text.

@@ -1,5 +1,5 @@
-//! Secrets that are in files of their own: a key with `_file` behind it holds the path of a file with the value, and a
-//! file of systemd's directory of credentials is the value of the key that it is called by.
+//! Secrets in separate files. The value of a key that ends in `_file` is the path of a file with the secret. A file in
+//! systemd's directory of credentials is the value of the key that it is named after.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,23 +14,24 @@ use crate::keys::{KEYS, Key, LISTS, is_section};
 use crate::nearest::nearest;
 use crate::regular_file::read_regular_text;
 
-/// The end of a key that holds the path of a file with the value.
+/// The end of a key whose value is the path of a file with the secret.
 const FILE: &str = "_file";
-/// Largest file with a secret, bytes.
+/// Maximum size of a file with a secret, bytes.
 const SECRET_FILE_MAX: u64 = 1_048_576;
-/// What every account of the machine may read.
+/// The mode bit for "readable by every account of the machine".
 const READABLE_BY_OTHERS: u32 = 0o004;
 /// The variable that names the directory of credentials (systemd.exec(5)).
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-/// The ends of keys whose value may be a path itself: what reads the file later also sees when it changes.
+/// The ends of keys whose value may itself be a path. These keep the path, so that a later change of the file is
+/// noticed.
 const PATHS: [&str; 3] = ["key_pem", "nats_credentials", "nats_tls_key"];
 
-/// Whether the value of a key may be in a file of its own.
+/// Whether the value of a key may be in a separate file.
 pub(crate) fn may_be_in_file(key: &Key) -> bool {
     matches!(key.kind, ValueKind::Secret | ValueKind::Pem | ValueKind::StringMap)
 }
 
-/// The key that holds the path of a file with the value of another one.
+/// The `_file` form of a key, whose value is the path of a file.
 pub(crate) fn file_key(path: &str) -> String {
     format!("{path}{FILE}")
 }
@@ -40,13 +41,13 @@ fn is_path(key: &Key) -> bool {
     key.kind == ValueKind::Pem || PATHS.iter().any(|end| key.path.ends_with(end))
 }
 
-/// Whether the value of a key is a secret: public keys and certificates are none.
+/// Whether the value of a key is a secret. Public keys and certificates are not secrets.
 fn is_secret(key: &Key) -> bool {
     key.kind != ValueKind::Pem || PATHS.iter().any(|end| key.path.ends_with(end))
 }
 
-/// Replaces what names a file by the secret in it, and fills in credentials. A secret that is written twice stops the
-/// start: nobody could tell which of them counts.
+/// Replaces each path in a `_file` key by the secret in the file, and adds the credentials. A secret that is given
+/// twice is an error, because it would be unclear which one counts.
 pub(super) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     let mut credentials = Credentials::of(variables, findings);
     for key in KEYS.iter().filter(|key| may_be_in_file(key)) {
@@ -66,7 +67,7 @@ pub(super) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
     credentials.tell_unknown(findings);
 }
 
-/// The same for one key of a table. `shown`: the key for a person.
+/// Does this for one key of a table. `shown` is the key's path for findings.
 fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<PathBuf>, findings: &mut Vec<Finding>) {
     let named = table.take(&file_key(&key.path));
     let is_empty = |node: &ConfigNode| matches!(&node.value, ConfigValue::Text(text) if text.is_empty());
@@ -76,7 +77,7 @@ fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<
         (None, None) => return,
         (Some(node), None) => match &node.value {
             ConfigValue::Text(path) => (PathBuf::from(path), node.location.clone(), file_key(shown)),
-            // Whatever it is, it may be a secret in the wrong place.
+            // The value may be a secret in the wrong place, so it is not shown.
             other => {
                 let text = format!("{}: expected the path of a file, found {}", file_key(shown), other.name());
                 return findings.push(Finding::error(text, Some(&node.location)));
@@ -84,34 +85,34 @@ fn apply_one(table: &mut ConfigNode, key: &Key, shown: &str, credential: Option<
         },
         (None, Some(path)) => (path, Location::Variable(CREDENTIALS.to_owned()), shown.to_owned()),
         (Some(node), Some(_)) => {
-            let text = format!("{}: the secret is in ${CREDENTIALS} too: keep one of them", file_key(shown));
+            let text = format!("{}: the secret is also in ${CREDENTIALS}: keep one of them", file_key(shown));
             return findings.push(Finding::error(text, Some(&node.location)));
         }
     };
     if is_written {
-        let text = format!("{what}: the value of {shown} is written too: keep one of them");
+        let text = format!("{what}: {shown} is also set: keep one of them");
         return findings.push(Finding::error(text, Some(&location)));
     }
     match read(&path) {
         Ok(secret) => {
             if is_secret(key) && is_readable_by_others(&path) {
-                let text = format!("{what}: everybody on this machine can read the file, which holds a secret");
+                let text = format!("{what}: everybody on this machine can read the file, which contains a secret");
                 findings.push(Finding::warning(text, Some(&location)));
             }
             let value = if is_path(key) { path.display().to_string() } else { secret };
             table.set(&key.path, ConfigNode { location, value: ConfigValue::Text(value) });
         }
-        // The path may be a secret in the wrong place.
+        // The path may be a secret in the wrong place, so it is not shown.
         Err(error) => {
             findings.push(Finding::error(format!("{what}: the file cannot be used: {error}"), Some(&location)))
         }
     }
 }
 
-/// The text of a file, without the end of its last line.
+/// The text of a file, without the line break at its end.
 ///
 /// # Errors
-/// When it cannot be read, is not a regular file, is empty, too large or not text.
+/// When the file cannot be read, is not a regular file, is empty, is too large or is not text.
 fn read(path: &Path) -> io::Result<String> {
     let text = read_regular_text(path, SECRET_FILE_MAX)?;
     let secret = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
@@ -128,7 +129,7 @@ fn is_readable_by_others(path: &Path) -> bool {
 /// The files of the directory of credentials.
 struct Credentials {
     directory: PathBuf,
-    /// Names of files that no key has taken yet.
+    /// Names of files that no key has used yet.
     names: Vec<String>,
 }
 
@@ -153,13 +154,14 @@ impl Credentials {
         credentials
     }
 
-    /// The file of a key, once.
+    /// The path of a key's file. A second call for the same key returns `None`.
     fn take(&mut self, key: &str) -> Option<PathBuf> {
         let at = self.names.iter().position(|name| name == key)?;
         Some(self.directory.join(self.names.remove(at)))
     }
 
-    /// Warns of files that are called as keys of ours are, and that none has. Other services of a unit may have others.
+    /// Warns of files whose name looks like a configuration key but is not one. Other files may belong to other
+    /// services of the unit.
     fn tell_unknown(&self, findings: &mut Vec<Finding>) {
         let location = Location::Variable(CREDENTIALS.to_owned());
         for name in &self.names {

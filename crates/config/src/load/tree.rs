@@ -1,6 +1,6 @@
-//! Exactly what was written, as one tree: each value remembers where it came from.
+//! The written values as one tree. Each value has the location at which it was written.
 //!
-//! The tree has no `Debug`: it holds secrets.
+//! The tree does not implement `Debug`, because it contains secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use touchline_engine::setting::{SettingValue as _, ValueKind, WrittenValue};
 /// The location at which a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file, with line and column where its format tells them.
+    /// A file, with line and column (from 1) if they are known.
     File(Arc<str>, Option<(usize, usize)>),
-    /// An environment variable, or a key that was typed.
+    /// An environment variable, or a key on the command line.
     Variable(String),
     /// A flag of the command line.
     Flag(&'static str),
-    /// Nowhere: what `--dev` fills in, or the empty beginning.
+    /// No source: a value that `--dev` sets, or the empty tree.
     Defaults,
 }
 
@@ -36,20 +36,20 @@ impl fmt::Display for Location {
 /// A value and its location.
 #[derive(Clone)]
 pub(crate) struct ConfigNode {
-    /// The location at which it was written.
+    /// The location at which the value was written.
     pub(crate) location: Location,
-    /// What was written.
+    /// The value as it was written.
     pub(crate) value: ConfigValue,
 }
 
-/// What TOML, JSON and the environment can say.
+/// A value of TOML, YAML, JSON, a variable or a flag.
 #[derive(Clone)]
 pub(crate) enum ConfigValue {
     /// Keys and values.
     Table(BTreeMap<String, ConfigNode>),
     /// Values in order.
     List(Vec<ConfigNode>),
-    /// Text; everything in the environment is.
+    /// A text. Every value of an environment variable is text.
     Text(String),
     /// A whole number.
     Integer(i64),
@@ -57,12 +57,12 @@ pub(crate) enum ConfigValue {
     Float(f64),
     /// True or false.
     Boolean(bool),
-    /// A date or a time, which no key wants.
+    /// A date or a time, which no key accepts.
     Date,
 }
 
 impl ConfigValue {
-    /// What it is, for an error.
+    /// The kind of the value, for an error message.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             ConfigValue::Table(_) => "a table",
@@ -77,7 +77,7 @@ impl ConfigValue {
 }
 
 impl ConfigValue {
-    /// The value as a setting is made of it.
+    /// The value in the form in which settings are read.
     pub(crate) fn written(&self) -> WrittenValue<'_> {
         match self {
             ConfigValue::Text(text) => WrittenValue::Text(text),
@@ -96,7 +96,7 @@ impl ConfigValue {
         }
     }
 
-    /// The value as JSON; `None` = a date or a fraction is in it.
+    /// The value as JSON. `None` = it contains a date or a number with a fraction.
     pub(crate) fn json(&self) -> Option<serde_json::Value> {
         Some(match self {
             ConfigValue::Table(table) => serde_json::Value::Object(
@@ -110,12 +110,12 @@ impl ConfigValue {
         })
     }
 
-    /// Whether it says no, in any of the ways in which a switch can.
+    /// Whether the value means `false`, in any notation of a boolean.
     pub(crate) fn is_off(&self) -> bool {
         bool::read(ValueKind::Boolean, &self.written()) == Ok(false)
     }
 
-    /// What was found where something else is wanted, for an error; never the value of a secret.
+    /// The found value or its kind, for an error message. It never contains a secret.
     pub(crate) fn found(&self, kind: ValueKind) -> String {
         if matches!(kind, ValueKind::Secret | ValueKind::Pem) {
             return self.name().to_owned();
@@ -130,12 +130,12 @@ impl ConfigValue {
 }
 
 impl ConfigNode {
-    /// A table with nothing in it.
+    /// An empty table.
     pub(crate) fn empty_table(location: Location) -> Self {
         ConfigNode { location, value: ConfigValue::Table(BTreeMap::new()) }
     }
 
-    /// The value at a dotted path, if every table on the way exists.
+    /// The value at a dotted path. `None` = the path does not exist.
     pub(crate) fn get(&self, path: &str) -> Option<&ConfigNode> {
         path.split('.').try_fold(self, |node, key| match &node.value {
             ConfigValue::Table(table) => table.get(key),
@@ -143,8 +143,8 @@ impl ConfigNode {
         })
     }
 
-    /// Where the key stands that a text begins with, as `channel.namespaces[news].durable: …`, or the nearest table
-    /// around it.
+    /// The location of the key at the beginning of a text such as `channel.namespaces[news].durable: …`, or of the
+    /// nearest table around it. `None` = no part of the path exists.
     pub(crate) fn location_of(&self, text: &str) -> Option<Location> {
         let key = text.split(": ").next().unwrap_or_default();
         let (mut node, mut location) = (self, None);
@@ -153,7 +153,7 @@ impl ConfigNode {
             let Some(found) = node.get(name) else { break };
             node = found;
             if let (Some(item), ConfigValue::List(items)) = (item, &node.value) {
-                // Of two with one name, the second is the one too many.
+                // Of two items with one name, the second is the duplicate.
                 let named = items.iter().rev().find(|found| found.text("name") == Some(item));
                 let numbered = || items.get(item.parse::<usize>().ok()?);
                 let Some(found) = named.or_else(numbered) else { break };
@@ -164,8 +164,8 @@ impl ConfigNode {
         location
     }
 
-    /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way
-    /// gives way.
+    /// Sets the value at a dotted path and creates the tables on the path. It replaces a value on the path that is not
+    /// a table.
     pub(crate) fn set(&mut self, path: &str, node: ConfigNode) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         if !matches!(self.value, ConfigValue::Table(_)) {
@@ -184,7 +184,7 @@ impl ConfigNode {
         }
     }
 
-    /// Takes the value at a dotted path out; the tables on the way stay.
+    /// Removes and returns the value at a dotted path. The tables on the path stay.
     pub(crate) fn take(&mut self, path: &str) -> Option<ConfigNode> {
         let ConfigValue::Table(table) = &mut self.value else { return None };
         match path.split_once('.') {
@@ -193,7 +193,7 @@ impl ConfigNode {
         }
     }
 
-    /// The items of the list at a dotted path.
+    /// The items of the list at a dotted path. `None` = there is no list.
     pub(crate) fn list_mut(&mut self, path: &str) -> Option<&mut Vec<ConfigNode>> {
         let mut node = self;
         for key in path.split('.') {
@@ -206,7 +206,7 @@ impl ConfigNode {
         }
     }
 
-    /// The text at a key of this table.
+    /// The text at a key of this table. `None` = there is no text.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         match &self.get(key)?.value {
             ConfigValue::Text(text) => Some(text),
@@ -214,7 +214,7 @@ impl ConfigNode {
         }
     }
 
-    /// The tree of a JSON value. None = it is null, which stands for absence.
+    /// The tree of a JSON value. `None` = the value is null, which stands for absence.
     pub(crate) fn from_json(json: serde_json::Value, location: &Location) -> Option<ConfigNode> {
         use serde_json::Value as Json;
         let value = match json {

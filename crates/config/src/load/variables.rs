@@ -1,16 +1,16 @@
-//! Variables of the environment in the header fields and metadata that a backend is sent, so that a file needs no
-//! secret of it.
+//! Environment variables in the header fields and metadata for a backend, so that the file need not contain a backend's
+//! secret.
 
 use touchline_engine::hook::ProxySettings;
 
 use crate::configuration::Configuration;
 use crate::finding::Finding;
 
-/// How the names of the variables begin that may be named.
+/// The prefixes of the variables that may be used.
 const PREFIXES: [&str; 2] = ["TOUCHLINE_VAR_", "CENTRIFUGO_VAR_"];
 
-/// Replaces `${CENTRIFUGO_VAR_x}` in `static_headers` and `static_metadata` by the variable of this name. One that is
-/// not set is an error: a backend would take the text for the secret.
+/// Replaces `${CENTRIFUGO_VAR_x}` in `static_headers` and `static_metadata` by the value of this variable. A variable
+/// that is not set is an error, because the backend would receive the text instead of the secret.
 pub(super) fn replace(configuration: &mut Configuration, variables: &[(String, String)], findings: &mut Vec<Finding>) {
     let settings = &mut configuration.settings;
     let (client, channel) = (&mut settings.client.proxy, &mut settings.channel.proxy);

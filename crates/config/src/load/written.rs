@@ -1,5 +1,5 @@
-//! Which keys were written, with which value, and where: for people who ask where a value comes from, and to tell what
-//! differs between two readings.
+//! The keys that a configuration sets, with value and place. They show operators where a value comes from, and which
+//! keys differ between two readings.
 
 use std::collections::BTreeSet;
 
@@ -11,40 +11,40 @@ use crate::item_path::item_path;
 use crate::keys::{self, KEYS, LISTS, OPTIONS, WITHOUT_NAMESPACE};
 use crate::pem::is_inline_pem;
 
-/// What is shown in place of a secret.
+/// The text that is shown instead of a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// A key that was written, its value and its place.
+/// A key that a configuration sets, with its value and its place.
 #[derive(Clone, PartialEq)]
 pub struct WrittenKey {
-    /// The key, as `channel.namespaces[news].history_size`.
+    /// The path of the key, such as `channel.namespaces[news].history_size`.
     pub path: String,
-    /// The place of the value.
+    /// The location at which the value was written.
     pub location: Location,
-    /// The value as JSON. It can be a secret.
+    /// The value as JSON. It may be a secret.
     value: String,
     is_hidden: bool,
 }
 
 impl WrittenKey {
-    /// Whether the value is a secret, or of a key that this version does not know.
+    /// Whether the value is not shown, because it is a secret or this version does not know the key.
     pub fn is_hidden(&self) -> bool {
         self.is_hidden
     }
 
-    /// The value as JSON; of a secret, and of a key that this version does not know, only that there is one.
+    /// The value as JSON. For a secret, and for a key that this version does not know, it is `(hidden)`.
     pub fn shown(&self) -> &str {
         if self.is_hidden { HIDDEN } else { &self.value }
     }
 
-    /// The value as JSON. It can be a secret.
+    /// The value as JSON. It may be a secret.
     pub(crate) fn value(&self) -> &str {
         &self.value
     }
 }
 
-/// The keys whose values differ between two readings, in the order of their paths. It does not matter where a value was
-/// written, so one that moved from the file into the environment does not differ.
+/// The keys whose values differ between two readings, in the order of their paths. Only values count, not their places:
+/// a value that moved from the file into the environment does not differ.
 pub fn changed_keys(before: &[WrittenKey], after: &[WrittenKey]) -> Vec<String> {
     let values = |keys: &[WrittenKey]| -> BTreeSet<(String, String)> {
         keys.iter().map(|key| (key.path.clone(), key.value.clone())).collect()
@@ -61,7 +61,7 @@ pub(super) fn all(tree: &ConfigNode) -> Vec<WrittenKey> {
     written
 }
 
-/// Adds the keys of one table. `known`: the keys of the table, by their path within `table`.
+/// Adds the keys of one table. `known` are the known keys, by their path.
 fn walk(node: &ConfigNode, path: &str, known: &[Key], written: &mut Vec<WrittenKey>) {
     let ConfigValue::Table(table) = &node.value else { return written.push(key(node, path, None)) };
     for (name, node) in table {
@@ -83,7 +83,7 @@ fn walk(node: &ConfigNode, path: &str, known: &[Key], written: &mut Vec<WrittenK
     }
 }
 
-/// Adds the keys of one table of a list. `within`: the path within that table.
+/// Adds the keys of one table of a list. `within` is the path within that table.
 fn walk_item(node: &ConfigNode, path: &str, within: &str, known: &[Key], written: &mut Vec<WrittenKey>) {
     let ConfigValue::Table(table) = &node.value else { return written.push(key(node, path, None)) };
     for (name, node) in table {
@@ -91,7 +91,7 @@ fn walk_item(node: &ConfigNode, path: &str, within: &str, known: &[Key], written
         let (path, within) = (format!("{path}.{name}"), join(within, name));
         match keys::find(known, &within) {
             Some(found) => written.push(key(node, &path, Some(found))),
-            // The path has it, unless it may be a secret in the wrong place.
+            // The path contains the name, unless the name may be a secret in the wrong place.
             None if within == "name" => {
                 let name = path.split(['[', ']']).nth(1).unwrap_or_default();
                 let value = serde_json::Value::from(name).to_string();
@@ -102,7 +102,7 @@ fn walk_item(node: &ConfigNode, path: &str, within: &str, known: &[Key], written
     }
 }
 
-/// An item of a list: by its name, or by its number where the name may be a secret in the wrong place.
+/// The path of a list item: with its name, or with its number if the name may be a secret in the wrong place.
 fn path_of_item(list: &str, index: usize, item: &ConfigNode) -> String {
     match item.text("name") {
         Some(name) if needs_secrets(list) || !is_plain(name) => item_path(list, index, name),
@@ -115,26 +115,26 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Longest name of a key or an item that is shown, bytes: what is longer may be a secret in the wrong place.
+/// Maximum bytes of the name of a key or an item that is shown. A longer one may be a secret in the wrong place.
 const NAME_SHOWN_MAX: usize = 64;
 
-/// Whether a name can be that of a key or a namespace, and no secret in the wrong place: PEM, an address.
+/// Whether a name looks like that of a key or a namespace, and not like a secret in the wrong place (PEM, an address).
 fn is_plain(name: &str) -> bool {
     name.len() <= NAME_SHOWN_MAX && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.$".contains(&b))
 }
 
-/// The name of a key, or what stands for one that can be no key.
+/// The name of a key, or a placeholder if the name cannot be that of a key.
 fn shown_name(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { "(no key)".to_owned() }
 }
 
-/// `known`: the key of this path, if this version has one.
+/// The written key for a value. `known` is the key with this path, if this version has one.
 fn key(node: &ConfigNode, path: &str, known: Option<&Key>) -> WrittenKey {
     let kind = known.map(|key| key.kind);
     let texts = texts_of(&node.value);
     let is_hidden = match kind {
         None | Some(ValueKind::StringMap) => true,
-        // Of the address of a database all but user and password is good to know.
+        // The address of a database is shown without user and password.
         Some(ValueKind::Secret) => !path.ends_with(".url") || !texts.iter().all(|text| is_database(text)),
         Some(ValueKind::Boolean) => texts.iter().any(|text| text.len() > NUMBER_LEN_MAX),
         Some(ValueKind::Integer(..)) => texts.iter().any(|text| text.parse::<u64>().is_err()),
@@ -148,10 +148,10 @@ fn key(node: &ConfigNode, path: &str, known: Option<&Key>) -> WrittenKey {
     WrittenKey { path: path.to_owned(), location: node.location.clone(), value, is_hidden }
 }
 
-/// Longest text of a boolean, bytes.
+/// Maximum bytes of the text of a boolean.
 const NUMBER_LEN_MAX: usize = 5;
 
-/// All texts in a value.
+/// All texts within a value.
 fn texts_of(value: &ConfigValue) -> Vec<&str> {
     match value {
         ConfigValue::Text(text) => vec![text],
@@ -161,7 +161,7 @@ fn texts_of(value: &ConfigValue) -> Vec<&str> {
     }
 }
 
-/// Whether a text is the address of a database, of which the part that is no secret is known.
+/// Whether a text is the address of a database, whose secret parts can be removed.
 fn is_database(text: &str) -> bool {
     ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme))
 }
@@ -179,8 +179,8 @@ fn without_users(json: serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// The text with `***` for all that stands before its last `@`, behind the scheme, and for what follows `?` or `#`:
-/// users, passwords, tokens and parameters. A text without these is shown as it is.
+/// The text with `***` instead of everything between the scheme and the last `@`, and after `?` or `#`: users,
+/// passwords, tokens and parameters. A text without these stays as it is.
 fn without_user(text: &str) -> String {
     let (scheme, rest) = match text.find("://") {
         Some(at) => text.split_at(at + 3),

@@ -8,21 +8,21 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 use super::tree::{ConfigNode, ConfigValue, Location};
 use crate::finding::Finding;
 
-/// Deepest nesting of tables and lists. The deepest key of the configuration has six levels.
+/// Maximum nesting of tables and lists. The deepest key of the configuration has six levels.
 const YAML_DEPTH_MAX: usize = 32;
-/// Largest content of a file, those values included that aliases repeat, bytes: aliases of aliases grow without a limit
-/// otherwise. Each key and value counts as its text and [`VALUE_COST`].
+/// Maximum content of a file, bytes, including the values that aliases repeat. Without it, aliases of aliases could
+/// grow without a limit. Each key and value counts as its text plus [`VALUE_COST`].
 const YAML_CONTENT_MAX: usize = 16 * 1024 * 1024;
-/// What a key or a value costs besides its text, bytes.
+/// The cost of a key or a value besides its text, bytes.
 const VALUE_COST: usize = 64;
-/// Longest key that an error shows, bytes: what is longer may be a secret in the wrong place.
+/// Maximum bytes of a key that an error shows. A longer one may be a secret in the wrong place.
 const KEY_SHOWN_MAX: usize = 64;
 
-/// The tree of a text; an empty text is an empty table.
+/// The tree of a YAML text. An empty text gives an empty table.
 ///
 /// # Errors
-/// A finding with the place: the text is not YAML, or it has what a configuration cannot have (two documents, tags,
-/// merge keys, a key twice, keys that are no text, too many levels or values).
+/// A finding with the place. The text is not YAML, or contains something that a configuration must not have: two
+/// documents, tags, merge keys, a duplicate key, a key that is not text, too many levels or too much content.
 pub(super) fn tree(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
     let mut reader =
         Reader { parser: Parser::new_from_str(text), name, anchors: BTreeMap::new(), content_left: YAML_CONTENT_MAX };
@@ -46,10 +46,10 @@ pub(super) fn tree(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     name: &'a Arc<str>,
-    /// Values that aliases may repeat, by the number of their anchor, with the content of each, bytes. An anchor stands
-    /// here when its value has ended, so a value cannot contain itself.
+    /// Values that aliases may repeat, by the number of their anchor, with the bytes of content of each. An anchor is
+    /// added after the end of its value, so a value cannot contain itself.
     anchors: BTreeMap<usize, (Option<ConfigNode>, usize)>,
-    /// Content that the file may still have, bytes.
+    /// Bytes of content that the file may still have.
     content_left: usize,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where something begins. The parser counts columns from 0.
+    /// The location at which a span begins. The parser counts columns from 0.
     fn at(&self, span: Span) -> Location {
         Location::File(Arc::clone(self.name), Some((span.start.line(), span.start.col() + 1)))
     }
@@ -74,8 +74,8 @@ impl<'a> Reader<'a> {
         Finding::error(text, Some(&self.at(span)))
     }
 
-    /// The value that begins with this event; `None` = it is a null, which stands for absence. `location`: that of its
-    /// key, if it has one.
+    /// The value that begins with this event. `None` = the value is a null, which stands for absence. `location` is
+    /// that of its key, if it has one.
     fn value(
         &mut self,
         event: Event<'a>,
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    /// Takes bytes from those that are left, before they are copied.
+    /// Subtracts bytes from the remaining content, before they are copied.
     fn charge(&mut self, bytes: usize, span: Span) -> Result<(), Finding> {
         match self.content_left.checked_sub(bytes) {
             Some(left) => {
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             None => {
-                let text = format!("the file has more than {YAML_CONTENT_MAX} bytes of content, with aliases");
+                let text = format!("the file has more than {YAML_CONTENT_MAX} bytes of content, including aliases");
                 Err(self.fault(span, &text))
             }
         }
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of a scalar. `!!str` makes text of what looks like a number.
+    /// The value of a scalar. With `!!str` it is text even if it looks like a number.
     fn scalar(
         &self,
         text: &str,
@@ -201,7 +201,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a scalar without quotes means (YAML 1.2.2, 10.3.2). `yes`, `on` and the like are text, which no switch takes.
+/// The value of a scalar without quotes (YAML 1.2.2, 10.3.2). `yes`, `on` and the like are text, which no boolean key
+/// accepts.
 fn plain(text: &str) -> Option<ConfigValue> {
     let number = |digits: &str, radix| match i64::from_str_radix(digits, radix) {
         Ok(number) => Some(ConfigValue::Integer(number)),
@@ -249,7 +250,7 @@ mod tests {
         tree(text, &"x.yaml".into()).map_err(|finding| finding.to_string())
     }
 
-    /// The value at a path, in short.
+    /// The value at a path as a short text.
     fn said(tree: &ConfigNode, path: &str) -> String {
         match tree.get(path).map(|node| &node.value) {
             None => "none".to_owned(),
@@ -335,8 +336,8 @@ mod tests {
             ("a: &x {b: 1}\nc:\n  <<: *x\n", "x.yaml:3:3: merge keys (<<) are not supported: write the keys"),
             ("? [1]\n: 2\n", "x.yaml:1:3: a key must be text"),
             ("a: &x [*x]\n", "x.yaml:1:8: an alias is within the value that it repeats"),
-            (&format!("l0: &l0 x\n{lol}"), "bytes of content, with aliases"),
-            (&large, "bytes of content, with aliases"),
+            (&format!("l0: &l0 x\n{lol}"), "bytes of content, including aliases"),
+            (&large, "bytes of content, including aliases"),
             ("s3cret-key: 1\ns3cret-key: 2\n", "a key is written twice in one mapping"),
             (&deep, "tables and lists are nested too deeply"),
             ("a: [1\n", "is not YAML: "),

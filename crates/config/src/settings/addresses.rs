@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 
-/// An address to bind. Empty = every address, IPv6 and IPv4; where the system has no IPv6, every IPv4 address. For a
-/// host with several addresses it is the first IPv4 address, else the first.
+/// The IP address to bind for a configured text. Empty text = every address: IPv6 and IPv4, or IPv4 only where the
+/// system has no IPv6. A host with several addresses gives its first IPv4 address, else its first address.
 ///
 /// # Errors
 /// When the text is neither an IP address nor a known host name.

@@ -1,28 +1,30 @@
-//! The console.
+//! Settings of the console.
 
 use touchline_engine::setting::ValueKind;
 use touchline_engine::settings;
 
 settings! {
-    /// The console: pages for operators.
+    /// The console: web pages for operators.
     pub struct AdminSettings {
-        /// The pages are served: on the internal port if there is one, else on the port for clients.
+        /// The console is served: on the internal port if there is one, else on the port for clients.
         key enabled: bool = false;
-        /// The password of operators, who may do everything that the console can.
+        /// The password of operators. An operator may use every function of the console.
         key password: String = "", ValueKind::Secret;
-        /// Signs sessions and live connections. All nodes of a cluster need the same: a session holds on each of them.
+        /// The secret that signs sessions and live connections. Set the same value on all nodes of a cluster, so that a
+        /// session is valid on each of them.
         key secret: String = "", ValueKind::Secret;
-        /// No password is needed: everybody is an operator. For development.
+        /// The console asks for no password, and everybody is an operator. For development only.
         key insecure: bool = false;
-        /// Path of the pages.
+        /// Path of the console.
         key handler_prefix: String = "/admin";
-        /// The pages are served on the port for clients although there is an internal port.
+        /// The console is served on the port for clients even if there is an internal port.
         key external: bool = false;
-        /// The password of viewers, who may look and change nothing. Empty: there are none.
+        /// The password of viewers. A viewer may read all pages but cannot change anything. Empty: there are no
+        /// viewers.
         own viewer_password: String = "", ValueKind::Secret;
-        /// Traces of clients and users may show payloads. Off: they show what went in and out, and its size.
+        /// Traces of clients and users may show payloads. Off: a trace shows what was sent and received, and its size.
         own trace_payloads: bool = false;
-        /// What stands in the head of each page, such as `production`.
+        /// A text at the top of each page, such as `production`.
         own label: String = "";
     }
 }

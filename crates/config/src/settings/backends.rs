@@ -1,4 +1,4 @@
-//! Where the backend of a hook stands in the settings.
+//! Finds the settings of the backend that a hook calls.
 
 use touchline_engine::hook::{DEFAULT_PROXY, HookKind, ProxySettings};
 
@@ -6,8 +6,9 @@ use super::node::Settings;
 use crate::keys::PROXIES;
 
 impl Settings {
-    /// The backend of a hook, and the section that it is in. `name`: as the options of a namespace name it; hooks about
-    /// connections and names have one backend, which is the default. `None` = no backend has this name.
+    /// The section and the settings of the backend that a hook calls. `name` is the backend's name in the options of a
+    /// namespace. Hooks about connections and registered names have one backend, the default. `None` = no backend has
+    /// this name.
     pub fn backend(&self, kind: HookKind, name: &str) -> Option<(String, &ProxySettings)> {
         let default = match kind {
             HookKind::Connect => ("client.proxy.connect", &self.client.proxy.connect.proxy),

@@ -1,4 +1,4 @@
-//! How nodes find each other.
+//! How the nodes of a cluster find each other.
 
 use std::time::Duration;
 
@@ -6,15 +6,17 @@ use touchline_engine::setting::ValueKind;
 use touchline_engine::settings;
 
 settings! {
-    /// How nodes find each other.
+    /// How the nodes of a cluster find each other.
     pub struct ClusterSettings {
-        /// How nodes find each other; empty: this node is alone.
+        /// How the nodes of a cluster find each other. Empty: this node is not part of a cluster.
         own engine: String = "", ValueKind::Choice(&["nats", ""]);
-        /// Nodes of one cluster have one name; several clusters may share NATS servers.
+        /// Name of the cluster. All nodes of a cluster must have the same name; several clusters may share NATS
+        /// servers.
         own name: String = "touchline";
-        /// Addresses of NATS servers; `tls://` for TLS.
+        /// Addresses of the NATS servers. An address that begins with `tls://` uses TLS.
         own nats_url: Vec<String> = &["nats://127.0.0.1:4222"];
-        /// Try the addresses of `nats_url` in their order; else in a random one, so that nodes spread over the servers.
+        /// Try the addresses of `nats_url` in the given order. Off: in random order, so that the nodes spread over the
+        /// servers.
         own nats_no_randomize: bool = false;
         /// User for NATS.
         own nats_user: String = "";
@@ -25,27 +27,29 @@ settings! {
         /// NATS credentials, instead of user, password and token: the text of a credentials file, base64 of it, or the
         /// path of the file.
         own nats_credentials: String = "", ValueKind::Secret;
-        /// Path of a PEM file: authorities that NATS servers are trusted by, instead of the system's. It is read at
-        /// every connect, as `nats_tls_cert` and `nats_tls_key` are.
+        /// Path of a PEM file with the CA certificates that verify the NATS servers, instead of the system's. The node
+        /// reads this file, `nats_tls_cert` and `nats_tls_key` at every connect.
         own nats_tls_ca: String = "";
-        /// Path of this node's certificate (PEM), where NATS asks for one.
+        /// Path of the client certificate (PEM) that the node presents to NATS, where NATS asks for one.
         own nats_tls_cert: String = "";
-        /// Path of the key (PEM) of `nats_tls_cert`.
+        /// Path of the private key (PEM) of `nats_tls_cert`.
         own nats_tls_key: String = "", ValueKind::Secret;
-        /// Copies of each stream of history; 3 survive a lost NATS server.
+        /// Replicas of each history stream in NATS. With 3, the stream survives the loss of one NATS server.
         own stream_replicas: usize = 1, ValueKind::Integer(1, 5);
-        /// Where JetStream keeps streams of history.
+        /// Where JetStream stores the history streams.
         own stream_storage: String = "file", ValueKind::Choice(&["file", "memory"]);
-        /// Most bytes of each stream, the oldest publications go first; 0 is what NATS allows.
+        /// Maximum size of each history stream, bytes; the oldest publications are removed first. 0: the limit that
+        /// NATS has.
         own stream_max_bytes: u64 = 0;
-        /// Between two heartbeats of a node.
+        /// Time between two heartbeats of a node.
         own heartbeat_interval: Duration = Duration::from_secs(1);
-        /// Silence after which a node counts as gone, with all names on it.
+        /// Time without a heartbeat after which a node counts as gone, with all names on it.
         own node_timeout: Duration = Duration::from_secs(4);
-        /// How long nobody must have listened in a node's place before it counts as gone: its process has ended, or has
-        /// lost its connection to NATS.
+        /// A node does not listen on NATS any more if its process has ended, or if it has lost its connection to NATS.
+        /// If NATS reports this about a node for so long, the node counts as gone.
         own suspect_grace: Duration = Duration::from_secs(1);
-        /// How far another node's clock may pull this one's stamps ahead; more is counted.
+        /// The times of this node's registry entries follow the clock of another node that is ahead by at most so much.
+        /// The node does not follow a clock that is further ahead; it only counts the difference.
         own clock_drift_max: Duration = Duration::from_secs(10);
     }
 }

@@ -1,4 +1,4 @@
-//! Where commands come from besides requests: a table of PostgreSQL, a stream of NATS.
+//! Settings of consumers: they read commands from a table of PostgreSQL or from a stream of NATS.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use touchline_engine::setting::{
 };
 use touchline_engine::{settings, words_of};
 
-/// Most rows of one transaction.
+/// Maximum number of rows of one transaction.
 const SELECT_LIMIT_MAX: u64 = 10_000;
-/// Most partitions of a table: each has a loop and a connection on every node.
+/// Maximum number of partitions of a table. Each partition has a loop and a connection on every node.
 const PARTITIONS_MAX: u64 = 256;
-/// Most messages that a consumer of a stream may hold without an acknowledgement.
+/// Maximum number of messages that a consumer of a stream may hold without an acknowledgement.
 const ACK_PENDING_MAX: u64 = 10_000;
 
-/// What a consumer reads.
+/// The kind of source that a consumer reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ConsumerType {
-    /// Nothing was written.
+    /// The configuration has no type.
     #[default]
     Missing,
     /// A table of PostgreSQL.
@@ -29,28 +29,29 @@ pub enum ConsumerType {
 
 words_of!(ConsumerType { Missing = "", Postgresql = "postgresql", NatsJetStream = "nats_jetstream" });
 
-/// A consumer, with its name.
+/// An entry of `consumers`: a consumer with its name.
 #[derive(Debug, Clone, Default)]
 pub struct NamedConsumer {
     /// The name, for logs, metrics, locks and keys.
     pub name: String,
-    /// What it reads, and how.
+    /// The source that the consumer reads, and how.
     pub options: ConsumerSettings,
 }
 
-/// What a consumer reads, and how.
+/// The options of a consumer: the source that it reads, and how.
 #[derive(Debug, Clone, Default)]
 pub struct ConsumerSettings {
     /// The consumer runs.
     pub enabled: bool,
-    /// What it reads. The key is `type`.
+    /// The kind of source. The configuration key is `type`.
     pub source: ConsumerType,
-    /// The settings of each kind.
+    /// The settings for each kind of source.
     pub sources: ConsumerSources,
 }
 
-/// What is said of `type`.
-const TYPE_MEANING: &str = "What the consumer reads. Any other type stops the start, also in an entry that is off.";
+/// The meaning of the key `type` in the reference.
+const TYPE_MEANING: &str =
+    "Source that the consumer reads. With any other type the node does not start, even if the entry is off.";
 
 impl SettingsTable for ConsumerSettings {
     fn visit(&self, visit: &mut dyn FnMut(Key)) {
@@ -72,7 +73,7 @@ impl SettingsTable for ConsumerSettings {
 }
 
 settings! {
-    /// The settings of each kind of consumer.
+    /// The settings for each kind of source. Only those of the consumer's type have an effect.
     pub struct ConsumerSources {
         /// A table of PostgreSQL.
         section postgresql: OutboxSettings = OutboxSettings::default();
@@ -82,28 +83,29 @@ settings! {
 }
 
 settings! {
-    /// A table of PostgreSQL in which applications leave commands.
+    /// A table of PostgreSQL into which applications write commands.
     pub struct OutboxSettings {
-        /// Address of the database, `postgres://USER:PASSWORD@HOST/DATABASE`. Over the network TLS is a must unless it
-        /// says `sslmode=disable`.
+        /// Address of the database, `postgres://USER:PASSWORD@HOST/DATABASE`. Over a network TLS is required unless the
+        /// address says `sslmode=disable`.
         key dsn: String = "", ValueKind::Secret;
-        /// The table: a name, or a schema and a name with a dot between them.
+        /// Name of the table, or schema and name separated by a dot.
         key outbox_table_name: String = "";
-        /// The table that a row moves into that can't be carried out, written as `outbox_table_name`. Empty:
-        /// `outbox_table_name` with `_dead` behind it. It is made where the role may make it.
+        /// Table for rows that cannot be executed, written as `outbox_table_name`. Empty: `outbox_table_name` followed
+        /// by `_dead`. The node creates it if its database role may.
         own dead_table_name: String = "";
-        /// Partitions of the table, from 0 on.
+        /// Number of partitions of the table. They are numbered from 0.
         key num_partitions: usize = 1, ValueKind::Integer(1, PARTITIONS_MAX);
-        /// Most rows of one transaction.
+        /// Maximum number of rows that one transaction reads.
         key partition_select_limit: usize = 100, ValueKind::Integer(1, SELECT_LIMIT_MAX);
-        /// Between two looks at a partition in which nothing was found.
+        /// Time between two reads of a partition that has no rows.
         key partition_poll_interval: Duration = Duration::from_millis(300);
-        /// Channel of `NOTIFY` by which the application tells that a partition has a row; empty: it tells none.
+        /// Channel of `NOTIFY` on which the application reports that a partition has a row. Empty: the application
+        /// sends no notifications.
         key partition_notification_channel: String = "";
-        /// Address of the database for notifications, where `dsn` leads through a pooler of transactions. Empty: `dsn`.
+        /// Address of the database for notifications. Set it if `dsn` goes through a transaction pooler. Empty: `dsn`.
         key partition_notification_dsn: String = "", ValueKind::Secret;
-        /// A node tries the lock of a partition, and looks again after `partition_poll_interval`. Else it waits for the
-        /// lock in an open transaction.
+        /// If a partition is locked, the node tries again after `partition_poll_interval`. Off: it waits for the lock
+        /// in an open transaction.
         key use_try_lock: bool = true;
         /// TLS to the database.
         section tls: ClientTlsSettings = ClientTlsSettings::default();
@@ -115,28 +117,30 @@ settings! {
     pub struct JetStreamSettings {
         /// Addresses of NATS servers, separated by commas; `tls://` for TLS.
         key url: String = "nats://127.0.0.1:4222";
-        /// Path of a credentials file of NATS. It comes before `username` and `token`.
+        /// Path of a NATS credentials file. It takes precedence over `username` and `token`.
         key credentials_file: String = "";
-        /// User for NATS. It comes before `token`.
+        /// User for NATS. It takes precedence over `token`.
         key username: String = "";
         /// Password for NATS.
         key password: String = "", ValueKind::Secret;
         /// Token for NATS.
         key token: String = "", ValueKind::Secret;
-        /// The stream, which must exist.
+        /// Name of the stream. The stream must exist.
         key stream_name: String = "";
-        /// The durable consumer in the stream; nodes share it.
+        /// Name of the durable consumer in the stream. All nodes share it.
         key durable_consumer_name: String = "";
-        /// Subjects that are read; empty: all of the stream.
+        /// Subjects that the consumer reads. Empty: all subjects of the stream.
         key subjects: Vec<String> = &[];
-        /// Whether a new consumer begins with what is stored from then on, or with all that the stream has.
+        /// Where a new consumer begins: `new` reads only messages that are stored from then on, `all` reads the whole
+        /// stream.
         key deliver_policy: String = "new", ValueKind::Choice(&["new", "all"]);
-        /// Most messages that are under way on all nodes, and on each.
+        /// Maximum number of unacknowledged messages, on all nodes together and on each node.
         key max_ack_pending: usize = 100, ValueKind::Integer(1, ACK_PENDING_MAX);
-        /// The consumer is there, and stays as it is: `subjects`, `deliver_policy` and `max_ack_pending` do not count.
+        /// The durable consumer exists and is not changed: `subjects`, `deliver_policy` and `max_ack_pending` have no
+        /// effect.
         key use_existing_consumer: bool = false;
-        /// The header that names the method; then the message is the method's payload. A message without it is an
-        /// object with `method` and `payload`.
+        /// Header with the name of the method. A message with this header is the payload of the method; a message
+        /// without it is an object with `method` and `payload`.
         key method_header: String = "centrifugo-method";
         /// Messages that are publications by themselves.
         section publication_data_mode: PublicationDataSettings = PublicationDataSettings::default();
@@ -146,21 +150,22 @@ settings! {
 }
 
 settings! {
-    /// Messages whose payload is the data of a publication; what else it needs is in headers.
+    /// Messages whose payload is the data of a publication. Headers carry everything else.
     pub struct PublicationDataSettings {
         /// The payload of a message is the data of a publication.
         key enabled: bool = false;
-        /// The header with the channels, separated by commas.
+        /// Header with the channels, separated by commas.
         key channels_header: String = "centrifugo-channels";
-        /// The header with the idempotency key.
+        /// Header with the idempotency key.
         key idempotency_key_header: String = "centrifugo-idempotency-key";
-        /// The header that says whether deltas are computed, which is accepted and has no effect: they always may be.
+        /// Header that says whether deltas are computed. It is accepted and has no effect: deltas may always be
+        /// computed.
         key delta_header: String = "centrifugo-delta";
-        /// The header with the version.
+        /// Header with the version.
         key version_header: String = "centrifugo-version";
-        /// The header with the epoch of the version.
+        /// Header with the epoch of the version.
         key version_epoch_header: String = "centrifugo-version-epoch";
-        /// How the headers of tags begin; the rest of the name is the tag's.
+        /// Prefix of the headers that carry tags. The rest of the header's name is the name of the tag.
         key tags_header_prefix: String = "centrifugo-tag-";
     }
 }

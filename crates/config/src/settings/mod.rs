@@ -1,4 +1,4 @@
-//! What a node can be told, section by section. Each table makes a struct, its defaults and its keys.
+//! The settings of a node, section by section. Each `settings!` table defines a struct, its defaults and its keys.
 
 mod addresses;
 mod admin;

@@ -1,4 +1,4 @@
-//! The settings of a node: one value, made by the command line or by the program that embeds the server.
+//! The settings of a node: one value, built by the command line or by the program that embeds the server.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::transports::{EmulationSettings, HttpStreamSettings, TcpSettings, UniW
 use super::user_status::UserStatusSettings;
 
 settings! {
-    /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
+    /// The settings of one node. Sections and keys are named as in Centrifugo 6 where the concept is the same.
     pub struct Settings {
         /// The HTTP listeners.
         section http_server: HttpServerSettings = HttpServerSettings::default();
@@ -27,20 +27,20 @@ settings! {
         section http_api: HttpApiSettings = HttpApiSettings::default();
         /// The server API over gRPC.
         section grpc_api: GrpcApiSettings = GrpcApiSettings::default();
-        /// Client connections.
+        /// Connections of clients.
         section client: ClientSettings = ClientSettings::default();
         /// Channels and their namespaces.
         section channel: ChannelSettings = ChannelSettings::default();
         /// The WebSocket transport.
         section websocket: WebSocketSettings = WebSocketSettings::default();
-        /// HTTP streaming.
+        /// The HTTP streaming transport.
         section http_stream: HttpStreamSettings = HttpStreamSettings::at("/connection/http_stream") => with {
             enabled: "Serve HTTP streaming.";
         };
-        /// Server-sent events.
+        /// The transport of server-sent events.
         section sse: HttpStreamSettings = HttpStreamSettings::at("/connection/sse") => with {
             enabled: "Serve server-sent events.";
-            max_request_body_size: "Largest body of a request that opens a stream by POST, bytes; 0 is 65536.";
+            max_request_body_size: "Maximum body of a request that opens a stream by POST, bytes. 0: 65536.";
         };
         /// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
         section emulation: EmulationSettings = EmulationSettings::default();
@@ -53,9 +53,9 @@ settings! {
         /// Server-sent events for clients that only listen.
         section uni_sse: HttpStreamSettings = HttpStreamSettings::at("/connection/uni_sse") => with {
             enabled: "Serve server-sent events for clients that only listen.";
-            max_request_body_size: "Largest body of a request that opens a stream by POST, bytes; 0 is 65536.";
+            max_request_body_size: "Maximum body of a request that opens a stream by POST, bytes. 0: 65536.";
         };
-        /// Lines over bare TCP.
+        /// The transport over bare TCP: one JSON message per line.
         section tcp: TcpSettings = TcpSettings::default();
         /// How the node stops.
         section shutdown: ShutdownSettings = ShutdownSettings::default();
@@ -65,44 +65,44 @@ settings! {
         section registry: RegistrySettings = RegistrySettings::default();
         /// RPCs of clients that a backend answers.
         section rpc: RpcSettings = RpcSettings::default();
-        /// Hooks: what they may cost.
+        /// Limits of calls to backends.
         section hooks: HooksSettings = HooksSettings::default();
-        /// Backends that have a name.
+        /// Backends with a name, for hooks.
         plain proxies: Vec<NamedProxy> = Vec::new();
-        /// Backends that are told what happens.
+        /// Backends that receive lifecycle events.
         plain events: Vec<NamedEvents> = Vec::new();
-        /// Where commands come from besides requests.
+        /// Consumers: sources of commands besides requests.
         plain consumers: Vec<NamedConsumer> = Vec::new();
-        /// Bans: who is not let in, whatever else permits it.
+        /// Bans: users and tokens that the nodes refuse, whatever else permits them.
         section security: SecuritySettings = SecuritySettings::default();
-        /// Reactions of a crowd.
+        /// Reactions: taps of many clients, counted per channel.
         section reactions: ReactionSettings = ReactionSettings::default();
         /// When users were connected last.
         section user_status: UserStatusSettings = UserStatusSettings::default();
         /// The cluster: how nodes find each other.
         section cluster: ClusterSettings = ClusterSettings::default();
-        /// The databases.
+        /// The primary database and the statistics.
         section store: StoreSettings = StoreSettings::default();
-        /// `GET /health`.
+        /// The endpoint `GET /health`.
         section health: EndpointSettings = EndpointSettings::at("/health") => with {
-            enabled: "`GET /health`, `/livez` and `/readyz` are served. `--dev` sets it.";
-            handler_prefix: "Path of `GET /health`; `/livez` and `/readyz` stay where they are.";
+            enabled: "`GET /health`, `/livez` and `/readyz` are served. `--dev` enables it.";
+            handler_prefix: "Path of `GET /health`. It does not change the paths `/livez` and `/readyz`.";
         };
-        /// `GET /metrics`.
+        /// The endpoint `GET /metrics`.
         section prometheus: EndpointSettings = EndpointSettings::at("/metrics") => with {
-            enabled: "`GET /metrics` is served. `--dev` sets it.";
+            enabled: "`GET /metrics` is served. `--dev` enables it.";
             handler_prefix: "Path of the metrics.";
         };
-        /// The console.
+        /// The console of operators.
         section admin: AdminSettings = AdminSettings::default();
-        /// Traces.
+        /// Traces sent by OpenTelemetry.
         section opentelemetry: OpenTelemetrySettings = OpenTelemetrySettings::default();
     }
 }
 
 impl Settings {
     /// Whether a setting needs the primary database: a durable namespace, the directory of channels, an inbox, bans,
-    /// durable events or reactions, or when users were connected last.
+    /// durable events, durable reactions, or the last connection times of users.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =
@@ -116,7 +116,7 @@ impl Settings {
             || self.store.primary.is_shared()
     }
 
-    /// Time between two pings on every transport, by its name, which is its section's too.
+    /// The time between two pings for each transport. The name of a transport is the name of its section.
     pub fn ping_intervals(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let common = self.client.ping_interval;
         let own = [
@@ -131,7 +131,7 @@ impl Settings {
         own.into_iter().map(move |(name, own)| (name, if own.is_zero() { common } else { own }))
     }
 
-    /// Whether messages are kept for names that no connection holds.
+    /// Whether a scope has an inbox: messages are stored for names that no connection holds.
     pub fn stores_messages(&self) -> bool {
         self.registry.scopes.iter().any(|scope| scope.inbox_size > 0)
     }

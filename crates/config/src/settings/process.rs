@@ -1,4 +1,4 @@
-//! The process: the node itself, its log, how it stops, and the scopes of its registry.
+//! Settings of the process: the node, its log, how it stops, and the scopes of its registry.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use touchline_engine::hook::RegistryProxySettings;
 use touchline_engine::setting::{SOME, ValueKind};
 use touchline_engine::settings;
 
-/// Bytes of memory: more than 4 GiB too.
+/// Bytes of memory. Values above 4 GiB are valid too.
 const MEMORY: ValueKind = ValueKind::Integer(0, 1 << 50);
-/// The words of `log.level`.
+/// The values of `log.level`.
 const LEVELS: ValueKind = ValueKind::Choice(&["none", "error", "warn", "info", "debug", "trace"]);
 
 settings! {
     /// The node itself.
     pub struct NodeSettings {
-        /// The node's name in `info`; empty is the host's name, `_` and the port.
+        /// Name of the node in `info`. Empty: the name of the host, `_` and the port.
         key name: String = "";
-        /// Event loops, one thread each; 0 is as many as cores.
+        /// Number of event loops, one thread each. 0: one for each core.
         own shards: usize = 0, ValueKind::Integer(0, 1024);
-        /// Bytes that the node may hold for single connections: queues, answers, input that waits. From 80 % on,
-        /// history and presence answer 111 and new connections get 503; beyond it the connections that hold most end
-        /// with 3008. 0: a quarter of the memory that the process may use.
+        /// Bytes that the node may buffer for its connections: queues, answers, and input that waits. From 80 % on,
+        /// history and presence answer 111 and new connections get 503. Beyond the limit, the connections that hold
+        /// most are closed with 3008. 0: a quarter of the memory that the process may use.
         own buffer_max_size: usize = 0, MEMORY;
-        /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard; a million of
-        /// them with a short history each are about 0.9 GB. What would make one more is refused with 106. 0 is any
-        /// number.
+        /// Maximum number of channels with subscribers or a history on this node, divided equally among its shards. A
+        /// million channels with a short history take about 0.9 GB. A command that would create one more channel is
+        /// refused with 106. 0: no limit.
         own channel_limit: usize = 2_000_000;
-        /// Publications that may wait at one shard until publishers are refused with error 111.
+        /// Publications that may wait at one shard. Further publications are refused with error 111.
         own publish_backlog_max: usize = 65_536, SOME;
     }
 }
@@ -36,9 +36,9 @@ settings! {
     /// How the process logs.
     #[derive(PartialEq, Eq)]
     pub struct LogSettings {
-        /// How much is logged, to stderr.
+        /// Level of the log. Logs are written to stderr.
         key level: String = "info", LEVELS;
-        /// How logs are written.
+        /// Format of the log.
         own format: String = "text", ValueKind::Choice(&["text", "json"]);
     }
 }
@@ -46,19 +46,24 @@ settings! {
 settings! {
     /// How the node stops.
     pub struct ShutdownSettings {
-        /// Longest time that a stop takes.
+        /// Maximum time that a stop takes.
         key timeout: Duration = Duration::from_secs(30);
-        /// Time over which clients are told to go, so that they don't all come back at once.
+        /// Minimum time over which a node that stops disconnects its clients, so that they do not all reconnect at
+        /// once. It takes longer if the other nodes need longer to accept them, at most 0.8 of `shutdown.timeout`.
         own spread: Duration = Duration::from_secs(5);
+        /// Clients per second that this node can accept from a node that stops. 0: the node divides the processor time
+        /// that it has for them by the measured processor time of one client. It has a twentieth of its processors for
+        /// them, or a quarter of the idle time of its processors if that is less.
+        own connect_rate: usize = 0;
     }
 }
 
 settings! {
     /// Names and groups of clients.
     pub struct RegistrySettings {
-        /// Hooks about names.
+        /// Hooks about registered names.
         section proxy: RegistryProxySettings = RegistryProxySettings::default();
-        /// The scopes.
+        /// The scopes of the registry.
         plain scopes: Vec<ScopeOptions> = Vec::new();
     }
 }

@@ -1,30 +1,31 @@
-//! Bans: who is not let in, whatever else permits it.
+//! Settings of bans: users and tokens that the nodes refuse, whatever else permits them.
 
 use touchline_engine::setting::SOME;
 use touchline_engine::{settings, words_of};
 
 settings! {
-    /// Bans: users who are blocked, tokens that are revoked or invalidated.
+    /// Bans: blocked users, and revoked or invalidated tokens.
     pub struct SecuritySettings {
-        /// What a node does with new connections while it cannot reach what keeps the bans: `allow` judges them by the
-        /// bans that it knows, `refuse_new` refuses them for the time being, and refreshes too (100).
+        /// What a node does with new connections while it cannot reach the place where bans are kept. `allow` checks
+        /// them against the bans that the node knows. `refuse_new` refuses new connections and refreshes with the
+        /// temporary error 100.
         own when_cut_off: WhenCutOff = WhenCutOff::Allow;
-        /// Bans are kept in the primary database (`store.primary`), which is opened for it. Without it they are kept
-        /// in PostgreSQL if that is the primary database, else in NATS if there is a cluster, else in SQLite if
-        /// another setting uses it, else in memory.
+        /// Bans are kept in the primary database (`store.primary`), which is opened for it. Off: bans are kept in
+        /// PostgreSQL if that is the primary database, else in NATS if there is a cluster, else in SQLite if another
+        /// setting uses it, else in memory.
         own use_primary: bool = false;
-        /// Bans that may be there at a time; one more is refused with error 106. What has ended does not count.
+        /// Maximum number of bans. A further ban is refused with error 106. Bans that have ended do not count.
         own bans_max_entries: usize = 250_000, SOME;
     }
 }
 
-/// What a node does with new connections while it is cut off from the bans.
+/// What a node does with new connections while it cannot reach the place where bans are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenCutOff {
-    /// It judges them by the bans that it knows.
+    /// The node checks them against the bans that it knows.
     #[default]
     Allow,
-    /// It refuses them for the time being.
+    /// The node refuses them with a temporary error.
     RefuseNew,
 }
 

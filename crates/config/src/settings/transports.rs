@@ -7,7 +7,7 @@ use touchline_engine::settings;
 
 use super::tls::TlsSettings;
 
-/// Largest body of a request that opens a stream or carries commands where its key is 0, bytes.
+/// Maximum body of a request that opens a stream or carries commands, bytes, if the configured value is 0.
 const BODY_MAX: usize = 65_536;
 
 settings! {
@@ -17,35 +17,36 @@ settings! {
         key disabled: bool = false;
         /// Path of the WebSocket transport.
         key handler_prefix: String = "/connection/websocket", ValueKind::Path;
-        /// Largest message of a client, bytes; of a compressed one, what it becomes.
+        /// Maximum size of a message from a client, bytes. For a compressed message its decompressed size counts.
         key message_size_limit: usize = 65_536, SOME;
-        /// Agree upon permessage-deflate with clients that offer it. A publication is compressed once for all of them.
+        /// Use permessage-deflate with clients that offer it. A publication is compressed once for all such clients.
         key compression: bool = false;
-        /// Messages shorter than this stay as they are, bytes.
+        /// Messages shorter than this are not compressed, bytes.
         key compression_min_size: usize = 256;
     }
 }
 
 settings! {
-    /// A transport that is an endless answer.
+    /// A transport whose server side is an endless HTTP response: HTTP streaming or server-sent events.
     pub struct HttpStreamSettings (path: &'static str) {
-        /// Whether it is served.
+        /// The transport is served.
         key enabled: bool = false;
-        /// Path of this transport.
+        /// Path of the transport.
         key handler_prefix: String = path, ValueKind::Path;
-        /// Largest body of the request that opens a stream, bytes; 0 is 65536.
+        /// Maximum body of the request that opens a stream, bytes. 0: 65536.
         key max_request_body_size: usize = 0;
-        /// Compress for clients that accept gzip (`Accept-Encoding`). A publication is compressed once for all of them.
+        /// Compress for clients that accept gzip (`Accept-Encoding`). A publication is compressed once for all such
+        /// clients.
         own compression: bool = false;
-        /// Messages shorter than this stay as they are, bytes.
+        /// Messages shorter than this are not compressed, bytes.
         own compression_min_size: usize = 256;
-        /// Time between two pings; 0 is `client.ping_interval`.
+        /// Time between two pings. 0: `client.ping_interval`.
         own ping_interval: Duration = Duration::ZERO;
     }
 }
 
 impl HttpStreamSettings {
-    /// Largest body of the request, bytes.
+    /// The maximum body of the request, bytes, with the default applied.
     pub fn max_request_body_size(&self) -> usize {
         if self.max_request_body_size == 0 { BODY_MAX } else { self.max_request_body_size }
     }
@@ -54,15 +55,15 @@ impl HttpStreamSettings {
 settings! {
     /// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
     pub struct EmulationSettings {
-        /// Where clients of HTTP streaming and server-sent events send their commands.
+        /// Path to which clients of HTTP streaming and server-sent events send their commands.
         key handler_prefix: String = "/emulation", ValueKind::Path;
-        /// Largest body of a request with commands of HTTP streaming and server-sent events, bytes; 0 is 65536.
+        /// Maximum body of a request with commands of HTTP streaming and server-sent events, bytes. 0: 65536.
         key max_request_body_size: usize = 0;
     }
 }
 
 impl EmulationSettings {
-    /// Largest body of the request, bytes.
+    /// The maximum body of the request, bytes, with the default applied.
     pub fn max_request_body_size(&self) -> usize {
         if self.max_request_body_size == 0 { BODY_MAX } else { self.max_request_body_size }
     }
@@ -73,35 +74,35 @@ settings! {
     pub struct UniWebSocketSettings {
         /// Serve WebSocket for clients that only listen.
         key enabled: bool = false;
-        /// Path of this transport.
+        /// Path of the transport.
         key handler_prefix: String = "/connection/uni_websocket", ValueKind::Path;
-        /// Time between two pings; 0 is `client.ping_interval`.
+        /// Time between two pings. 0: `client.ping_interval`.
         own ping_interval: Duration = Duration::ZERO;
     }
 }
 
 settings! {
-    /// Lines over bare TCP.
+    /// The transport over bare TCP: one JSON message per line.
     pub struct TcpSettings {
-        /// Serve bare TCP: a JSON command a line in, a JSON reply a line out.
+        /// Serve bare TCP: a client sends one JSON command per line and receives one JSON reply per line.
         own enabled: bool = false;
-        /// Address or host name to bind; empty is every address, of IPv6 and of IPv4. With `--dev`: `127.0.0.1`.
+        /// Address or host name to bind. Empty: every address, IPv6 and IPv4. With `--dev`: `127.0.0.1`.
         own address: String = "";
-        /// Port to bind; 0 is any free one.
+        /// Port to bind. 0: any free port.
         own port: u16 = 8_001;
-        /// Longest line of a client, bytes.
+        /// Maximum length of a line from a client, bytes.
         own message_size_limit: usize = 65_536, SOME;
-        /// A client that sends nothing for so long, not even the answer to a ping, is told to go (4000) when its next
-        /// ping is due, so up to one ping interval later; 0 lets it stay.
+        /// How long a client may send nothing, not even the answer to a ping. It is then disconnected (4000) when its
+        /// next ping is due, so up to one ping interval later. 0: no limit.
         own idle_timeout: Duration = Duration::from_mins(5);
-        /// Time between two pings; 0 is `client.ping_interval`.
+        /// Time between two pings. 0: `client.ping_interval`.
         own ping_interval: Duration = Duration::ZERO;
-        /// Every connection begins with a header of the PROXY protocol, of one of `http_server.trusted_proxies`; others
-        /// are closed.
+        /// Every connection must come from one of `http_server.trusted_proxies` and begin with a header of the PROXY
+        /// protocol. Other connections are closed.
         own proxy_protocol: bool = false;
         /// TLS on this port.
         section tls: TlsSettings = TlsSettings::default() => own {
-            cert_pem: "The certificate and those above it: PEM, base64 of it, or the path of a file. Files of this section are read again when they change. Empty: those of `http_server.tls_autocert`.";
+            cert_pem: "Certificate chain, the server's certificate first: PEM, base64 of it, or the path of a file. The node reads the files of this section again when they change. Empty: the certificates of `http_server.tls_autocert`.";
         };
     }
 }

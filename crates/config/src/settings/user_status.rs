@@ -1,19 +1,20 @@
-//! When users were connected last.
+//! Settings of the last connection times of users.
 
 use std::time::Duration;
 
 use touchline_engine::settings;
 
 settings! {
-    /// When users were connected last, for `get_user_status`.
+    /// The last connection times of users, for `get_user_status`.
     pub struct UserStatusSettings {
-        /// The nodes keep when each user was connected last, for `online` of `get_user_status`: in the primary database
-        /// (`store.primary`) if it is PostgreSQL, or SQLite that something uses and there is no cluster; else each node
-        /// keeps its own in memory, until it stops.
+        /// The nodes record when each user was last connected, for `online` of `get_user_status`. They store it in the
+        /// primary database (`store.primary`) if that is PostgreSQL. They also store it there if it is an SQLite
+        /// database that another setting uses, and there is no cluster. Otherwise each node keeps its own times in
+        /// memory until it stops.
         key enabled: bool = false;
-        /// How long that is kept.
+        /// How long the time of a user is kept.
         key expire_interval: Duration = Duration::from_secs(30 * 86_400);
-        /// It is kept in the primary database, which is opened for it.
+        /// The times are stored in the primary database, which is opened for them.
         own use_primary: bool = false;
     }
 }

@@ -1,4 +1,4 @@
-//! Configurations of Centrifugo: what of them is used, left out or refused.
+//! Configurations of Centrifugo: which keys are used, left out or refused.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
     assert!(found[0].starts_with("Error") && found[0].contains("the backend would not be asked"), "{found:?}");
     let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
     assert!(
-        blocked[0].starts_with("Error") && blocked[0].contains("would admit users that it keeps out"),
+        blocked[0].starts_with("Error") && blocked[0].contains("users that it excludes could connect"),
         "{blocked:?}"
     );
 }
@@ -72,7 +72,7 @@ fn a_hook_that_is_on_can_be_asked_or_the_start_is_refused() {
         (
             "registry.scopes = [{name = \"a\", conflict_policy = \"hook\"}]\n\
              registry.proxy.conflict.endpoint = \"grpc://b:1\"",
-            "registry.proxy.conflict.endpoint: this hook is asked over http",
+            "registry.proxy.conflict.endpoint: this hook supports http",
         ),
         ("client.proxy.connect = {enabled = true, endpoint = \"ftp://b:1\"}", "expected http://"),
         (

@@ -1,9 +1,9 @@
-//! Consumers: what is read, from where, and what is refused.
+//! Consumers: which keys are read, from which sources, and which values are refused.
 
 use super::*;
 use crate::settings::ConsumerType;
 
-/// A list with one consumer, written as fields in TOML.
+/// A list with one consumer, whose fields are written in TOML.
 fn one(fields: &str) -> String {
     format!("consumers = [{{{fields}}}]")
 }
@@ -41,7 +41,7 @@ fn a_type_that_is_not_supported_stops_the_start_in_an_entry_that_is_off_too() {
     for fields in ["name = \"shop\", type = \"kafka\"", "name = \"shop\", type = \"junk\"", "name = \"shop\", type = 7"]
     {
         let found = texts(&toml(&one(fields)));
-        let told = found.iter().find(|text| text.starts_with("Error")).expect("it is refused");
+        let told = found.iter().find(|text| text.starts_with("Error")).expect("the list is refused");
         assert!(told.contains("consumers[shop].type: expected one of") && told.contains("nats_jetstream"), "{told}");
     }
     let found = texts(&toml(&one("name = \"shop\", type = \"kafka\"")));
@@ -49,7 +49,7 @@ fn a_type_that_is_not_supported_stops_the_start_in_an_entry_that_is_off_too() {
     let found = texts(&toml(&one("name = \"shop\"")));
     assert!(found.iter().any(|text| text.contains("consumers[shop].type: missing")), "{found:?}");
     let off = "name = \"shop\", type = \"nats_jetstream\", kafka = {brokers = [\"a\"]}";
-    assert!(texts(&toml(&one(off))).iter().all(|text| !text.contains("consumers")), "what is off needs nothing more");
+    assert!(texts(&toml(&one(off))).iter().all(|text| !text.contains("consumers")), "it needs no more keys");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_a_consumer_needs_is_asked_for() {
                 OUTBOX.trim_end_matches('}'),
                 OUTBOX.replace("shop\"", "shop1\"").replace("Outbox", "other")
             ),
-            "a name of shop too",
+            "it is also the name of a lock of shop",
         ),
         ("name = \"shop\", enabled = true, type = \"postgresql\"".to_owned(), "postgresql.dsn: missing"),
         (outbox("num_partitions = 1"), "outbox_table_name: missing"),
@@ -86,14 +86,14 @@ fn what_a_consumer_needs_is_asked_for() {
             outbox("outbox_table_name = \"a\", partition_notification_channel = \"a'b\""),
             "partition_notification_channel",
         ),
-        (outbox("outbox_table_name = \"a\", partition_notification_dsn = \"postgres://a\""), "does nothing without"),
+        (outbox("outbox_table_name = \"a\", partition_notification_dsn = \"postgres://a\""), "has no effect without"),
         (stream("durable_consumer_name = \"a\""), "stream_name: missing"),
-        (
-            stream("stream_name = \"a\", durable_consumer_name = \"a.b\""),
-            "durable_consumer_name: expected a name of NATS",
-        ),
+        (stream("stream_name = \"a\", durable_consumer_name = \"a.b\""), "durable_consumer_name: expected a NATS name"),
         (stream("stream_name = \"a\", durable_consumer_name = \"a\", deliver_policy = \"last\""), "expected one of"),
-        (stream("stream_name = \"a\", durable_consumer_name = \"a\", method_header = \"a b\""), "name of a header"),
+        (
+            stream("stream_name = \"a\", durable_consumer_name = \"a\", method_header = \"a b\""),
+            "name of a NATS header",
+        ),
         (stream("stream_name = \"a\", durable_consumer_name = \"a\", url = \",\""), "url: missing"),
     ] {
         let found = texts(&toml(&one(&fields)));
@@ -113,5 +113,8 @@ fn the_connections_of_all_consumers_together_have_a_limit() {
     };
     assert!(found(255).iter().all(|text| !text.starts_with("Error")), "{:?}", found(255));
     let refused = found(256);
-    assert!(refused.iter().any(|text| text.contains("513 connections") && text.starts_with("Error")), "{refused:?}");
+    assert!(
+        refused.iter().any(|text| text.contains("513 database connections") && text.starts_with("Error")),
+        "{refused:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Makes `docs/reference/limits.md` from the table of limits, sees that the file in the repository is up to date, and
-//! that no limit is left out.
+//! Generates `docs/reference/limits.md` from the table of limits. The tests check that the file in the repository is up
+//! to date and that no limit is missing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,14 +12,14 @@ use crate::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
 /// The prose of the page.
 const PROSE: &str = include_str!("pages/limits.md.in");
 
-/// Crates whose constants bound what others send.
+/// Crates with constants that limit the input from clients, backends and other nodes.
 const BOUNDING: &[&str] = &["protocol", "registry", "engine", "store", "cluster", "config", "server"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every key by the name that it has in the table of limits.
+/// All keys, with their names in the table of limits.
 fn keys() -> impl Iterator<Item = (String, &'static Key)> {
     let options = OPTIONS.iter().map(|key| (format!("channel.{}", key.path), key));
     let scopes = SCOPE_OPTIONS.iter().map(|key| (format!("scope.{}", key.path), key));
@@ -29,7 +29,7 @@ fn keys() -> impl Iterator<Item = (String, &'static Key)> {
     KEYS.iter().map(|key| (key.path.clone(), key)).chain(options).chain(scopes).chain(of_lists)
 }
 
-/// Whether a key is called as limits are.
+/// Whether the name of a key sounds like a limit.
 fn sounds_like_a_limit(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or_default();
     let within = ["limit", "_max", "max_"].iter().any(|part| name.contains(part));
@@ -59,7 +59,7 @@ fn every_constant_that_is_called_as_a_limit_is_told_of() {
     let mut missing = Vec::new();
     for file in BOUNDING.iter().flat_map(|name| sources(&crates().join(name).join("src"))) {
         let text = std::fs::read_to_string(&file).expect("sources are text");
-        let file = file.strip_prefix(crates()).expect("it is below").display().to_string();
+        let file = file.strip_prefix(crates()).expect("the file is below it").display().to_string();
         for name in text.lines().filter_map(constant).map(|(name, _)| name).filter(|name| name.ends_with("_MAX")) {
             let is_told = FIXED.iter().any(|fixed| (fixed.file, fixed.name) == (file.as_str(), name));
             if !is_told && !NO_FIXED.contains(&(file.as_str(), name)) {
@@ -88,7 +88,7 @@ fn constant(line: &str) -> Option<(&str, &str)> {
     Some((name, value.strip_suffix(';')?))
 }
 
-/// The value of a constant, as it is written.
+/// The value of a constant as the source has it, without underscores.
 fn value(file: &str, name: &str) -> String {
     let text = std::fs::read_to_string(crates().join(file)).unwrap_or_else(|_| panic!("there is no {file}"));
     let found = text.lines().filter_map(constant).find(|(found, _)| *found == name);
@@ -100,19 +100,18 @@ fn reference() -> String {
     fill(PROSE, &[("@limits@", settable_limits()), ("@fixed@", fixed_limits())])
 }
 
-/// A table of the limits of the server, one of those of namespaces, one of those of scopes, one of those of
-/// endpoints of events, one of those of consumers.
+/// The tables of limits that can be set: for the server, namespaces, scopes, endpoints of events, and consumers.
 fn settable_limits() -> String {
     let mut text = String::new();
     for (heading, of) in [
         ("", LimitSource::Server),
-        ("\n### Of a namespace of channels\n", LimitSource::Namespace),
-        ("\n### Of a scope of the registry\n", LimitSource::Scope),
-        ("\n### Of an endpoint of events\n", LimitSource::Events),
-        ("\n### Of a consumer\n", LimitSource::Consumer),
+        ("\n### Limits of a channel namespace\n", LimitSource::Namespace),
+        ("\n### Limits of a registry scope\n", LimitSource::Scope),
+        ("\n### Limits of an event endpoint\n", LimitSource::Events),
+        ("\n### Limits of a consumer\n", LimitSource::Consumer),
     ] {
         text.push_str(heading);
-        text.push_str("\n| key | default | what it protects | what the client is told |\n|---|---|---|---|\n");
+        text.push_str("\n| key | default | what it limits | what happens at the limit |\n|---|---|---|---|\n");
         for limit in LIMITS {
             let (_, key) =
                 keys().find(|(path, _)| path == limit.path).unwrap_or_else(|| panic!("no key {}", limit.path));
@@ -124,11 +123,21 @@ fn settable_limits() -> String {
     text
 }
 
-/// The rows of the table of limits that are constants.
+/// A value as a reader sees it: a Rust duration becomes a number with its unit.
+fn shown(value: &str) -> String {
+    let durations = [("Duration::fromsecs(", "s"), ("Duration::frommillis(", "ms")];
+    let with_unit = durations.iter().find_map(|(function, unit)| {
+        let number = value.strip_prefix(function)?.strip_suffix(')')?;
+        Some(format!("{number} {unit}"))
+    });
+    with_unit.unwrap_or_else(|| value.to_owned())
+}
+
+/// The rows of the table of limits that are constants in the code.
 fn fixed_limits() -> String {
     let mut text = String::new();
     for fixed in FIXED {
-        let value = value(fixed.file, fixed.name);
+        let value = shown(&value(fixed.file, fixed.name));
         let _ = writeln!(
             text,
             "| `{}` of `crates/{}` | {value} | {} | {} |",
@@ -138,7 +147,7 @@ fn fixed_limits() -> String {
     text
 }
 
-/// What a key is a limit of.
+/// The part of the configuration that a limit belongs to.
 #[derive(PartialEq)]
 enum LimitSource {
     Server,

@@ -1,4 +1,4 @@
-//! Configurations as people write them.
+//! Configurations as operators write them.
 
 mod centrifugo;
 mod consumers;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::*;
 
-/// What reads without a server.
+/// Reads a configuration without the probes of a server.
 fn read(sources: &Sources) -> ConfigOutcome {
     crate::read(sources, &Probes::NONE)
 }
@@ -26,7 +26,7 @@ fn read_to_serve(sources: &Sources) -> ConfigOutcome {
     crate::read_to_serve(sources, &Probes::NONE)
 }
 
-/// A configuration file that lives as long as its test.
+/// A configuration file that is removed when its test ends.
 struct File(PathBuf);
 
 impl File {
@@ -49,7 +49,7 @@ impl Drop for File {
     }
 }
 
-/// The findings of a reading, without the directory and the unique part of the file's name.
+/// The findings of a reading. The directory and the unique part of the file's name are removed.
 fn texts(reading: &ConfigOutcome) -> Vec<String> {
     let shown = |finding: &Finding| {
         let text = finding.to_string();
@@ -61,7 +61,7 @@ fn texts(reading: &ConfigOutcome) -> Vec<String> {
     reading.findings.iter().filter(|finding| finding.severity != Severity::Note).map(shown).collect()
 }
 
-/// The same without lines and columns.
+/// The findings without lines and columns.
 fn unplaced(reading: &ConfigOutcome) -> Vec<String> {
     let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let without = |text: String| text.split(':').filter(|part| !is_number(part)).collect::<Vec<_>>().join(":");
@@ -161,7 +161,10 @@ fn an_unknown_key_names_the_nearest_known_one_and_its_line() {
         ),
         ("[cleint]\nx = 3\ny = 4", "Error c.toml:1:2: cleint: unknown key; did you mean client?"),
         ("api_key = \"s\"", "Error c.toml:1:1: api_key: unknown key; did you mean http_api.key?"),
-        ("redis_address = \"s\"", "Error c.toml:1:1: redis_address: unknown key; docs/configuration.md lists all keys"),
+        (
+            "redis_address = \"s\"",
+            "Error c.toml:1:1: redis_address: unknown key; docs/reference/configuration.md lists all keys",
+        ),
         (
             "[[channel.namespaces]]\nname = \"chat\"\nhistroy_size = 1",
             "Error c.toml:3:1: channel.namespaces[chat].histroy_size: unknown key; \
@@ -205,7 +208,7 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
         ("channel.namespaces = \"news\"", "channel.namespaces: expected a list of tables, found text"),
         (
             "registry.scopes = [{name = \"$presence\"}]",
-            "registry.scopes[$presence].name: names that begin with $ are the server's own",
+            "registry.scopes[$presence].name: names that begin with $ are reserved for the server",
         ),
         ("channel.namespaces = [{presence = true}]", "channel.namespaces[0].name: expected text, found none"),
         (
@@ -259,7 +262,7 @@ fn names_in_the_environment_choose_among_those_of_the_file() {
             .collect()
     };
     assert_eq!(read("chat news"), [("chat".to_owned(), 0), ("news".to_owned(), 7)]);
-    assert_eq!(read(r#"[{"name": "news"}]"#), [("news".to_owned(), 0)], "a list says all");
+    assert_eq!(read(r#"[{"name": "news"}]"#), [("news".to_owned(), 0)], "a list contains the options");
 }
 
 #[test]
@@ -268,8 +271,7 @@ fn an_address_is_one_of_this_machine_or_a_host_name() {
         assert_eq!(texts(&toml(&format!("http_server.address = \"{good}\""))), Vec::<String>::new(), "{good}");
     }
     let found = texts(&toml("http_server.address = \"no.such.host.invalid\""));
-    let expected =
-        "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here (";
+    let expected = "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a known host name (";
     assert!(found.len() == 1 && found[0].starts_with("Error") && found[0].contains(expected), "{found:?}");
 }
 
@@ -277,7 +279,10 @@ fn an_address_is_one_of_this_machine_or_a_host_name() {
 fn durations_above_a_year_are_questioned() {
     let found = texts(&toml("shutdown.timeout = 30000000000"));
     assert_eq!(found.len(), 1);
-    assert!(found[0].starts_with("Warning c.toml:1:") && found[0].contains("347222 days, is that meant?"), "{found:?}");
+    assert!(
+        found[0].starts_with("Warning c.toml:1:") && found[0].contains("347222 days, is that intended?"),
+        "{found:?}"
+    );
     assert_eq!(texts(&toml("shutdown.timeout = 30\nchannel.history_meta_ttl = \"8760h\"")), Vec::<String>::new());
 }
 

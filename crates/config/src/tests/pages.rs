@@ -1,11 +1,11 @@
-//! Pages of the documentation that are made from tables. The prose of a page is a file in `pages/`.
+//! Pages of the documentation that are generated from tables. The prose of a page is a file in `pages/`.
 
 use std::path::Path;
 
-/// Tells the tests that compare a page of the documentation to write it instead.
+/// If this variable is set, the tests write the pages of the documentation instead of comparing them.
 const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
 
-/// Compares a page of the documentation with what its tables say. It is written only where that is asked for.
+/// Compares a page of the documentation with the generated text. It writes the page only if `WRITE_DOCS` is set.
 pub(super) fn is_up_to_date(page: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     if std::env::var_os(WRITE_DOCS).is_some() {
@@ -20,12 +20,12 @@ pub(super) fn is_up_to_date(page: &str, expected: &str) {
     );
 }
 
-/// Puts tables and lists into the prose of a page. Each part is the name of a place, as `@keys@`, and its text. The
-/// page must have each place exactly once.
+/// Inserts tables and lists into the prose of a page. Each part is a placeholder, such as `@keys@`, and its text. The
+/// page must contain each placeholder exactly once.
 pub(super) fn fill(prose: &str, parts: &[(&str, String)]) -> String {
     let mut page = prose.to_owned();
     for (place, text) in parts {
-        assert_eq!(page.matches(place).count(), 1, "{place} stands once in the page");
+        assert_eq!(page.matches(place).count(), 1, "the page contains {place} once");
         page = page.replace(place, text.trim_matches('\n'));
     }
     page

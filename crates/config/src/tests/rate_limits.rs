@@ -1,4 +1,4 @@
-//! `client.rate_limit`: what is read, and what is refused.
+//! `client.rate_limit`: which values are read, and which are refused.
 
 use super::toml;
 
@@ -67,13 +67,13 @@ fn what_contradicts_itself_is_told() {
                 "user_command = {{rpc = {{method_overrides = [{{method = \"m\", {rate}}}, \
                  {{method = \"m\", {rate}}}]}}}}"
             ),
-            "there twice",
+            "listed twice",
         ),
         ("client_command = {enabled = true, publish = {enabled = true}}".to_owned(), "without buckets"),
-        ("client_command = {enabled = true}".to_owned(), "without a block"),
+        ("client_command = {enabled = true}".to_owned(), "without an enabled block"),
         (
             format!("client_command = {{publish = {{enabled = true, {rate}}}}}"),
-            "client_command.publish.enabled: does nothing while client.rate_limit.client_command.enabled is false",
+            "client_command.publish.enabled: has no effect while client.rate_limit.client_command.enabled is false",
         ),
         ("user_command = {rpc = {buckets = [{interval = \"1s\", rate = -1}]}}".to_owned(), "rate is -1"),
         (
@@ -81,16 +81,16 @@ fn what_contradicts_itself_is_told() {
             "rate is 5000000000",
         ),
         ("user_command = {rpc = {buckets = [{interval = \"1s\"}]}}".to_owned(), "missing field `rate`"),
-        (format!("failed_connect = {{enabled = true, refused_for = \"0s\", {rate}}}"), "refuses nobody"),
-        ("on_limit = \"slow\"\nslow_wait_max = \"30s\"".to_owned(), "give a command up"),
+        (format!("failed_connect = {{enabled = true, refused_for = \"0s\", {rate}}}"), "nobody is refused"),
+        ("on_limit = \"slow\"\nslow_wait_max = \"30s\"".to_owned(), "give up a command"),
         (
             format!(
                 "escalation = {{enabled = true, refusals = 11, interval = \"10s\"}}\n\
                  client_command = {{enabled = true, total = {{enabled = true, {rate}}}}}"
             ),
-            "never come",
+            "never reached",
         ),
-        ("client_error = {enabled = true}".to_owned(), "without total"),
+        ("client_error = {enabled = true}".to_owned(), "unless client_error.total is enabled"),
         ("failed_connect = {enabled = true}".to_owned(), "without buckets"),
         ("escalation = {enabled = true}".to_owned(), "no command is refused"),
         (

@@ -1,4 +1,5 @@
-//! Makes `docs/configuration.md` from the tables of keys, and sees that the file in the repository is up to date.
+//! Generates `docs/reference/configuration.md` from the tables of keys, and checks that the file in the repository is
+//! up to date.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ const PROSE: &str = include_str!("pages/configuration.md.in");
 
 #[test]
 fn the_reference_is_up_to_date() {
-    is_up_to_date("docs/configuration.md", &reference());
+    is_up_to_date("docs/reference/configuration.md", &reference());
 }
 
 fn reference() -> String {
@@ -45,7 +46,7 @@ fn reference() -> String {
     fill(PROSE, &parts)
 }
 
-/// A part of a section that has a heading of its own.
+/// A part of a section with its own heading.
 const RATES: &str = "client.rate_limit";
 
 /// A heading and a table for each section of the file.
@@ -54,7 +55,7 @@ fn sections() -> String {
     let mut section = "";
     for key in KEYS.iter() {
         let (of_key, _) = key.path.split_once('.').expect("every key is in a section");
-        // Long enough for a section of its own.
+        // These keys are many, so they have their own section.
         let of_key = if key.path.starts_with(RATES) { RATES } else { of_key };
         if of_key != section {
             section = of_key;
@@ -103,11 +104,11 @@ fn row(text: &mut String, key: &Key) {
     let _ = writeln!(text, "| `{}`{own} | {kind} | {default} | {} |", key.path, key.meaning);
 }
 
-/// Keys that are refused where leaving them out would split a cluster or open a door.
+/// Keys that are refused because a node without them would split a cluster or weaken security.
 const ALSO_REFUSED: [&str; 8] =
     ["engine", "broker", "brokers", "presence_manager", "presence_managers", "map_broker", "map_brokers", "controller"];
 
-/// A list of the keys whose disposition `take` takes, with the text that it returns.
+/// A list of the keys for whose disposition `take` returns a text, each with this text.
 fn unsupported(take: fn(Disposition) -> Option<&'static str>) -> String {
     let keys = UNSUPPORTED.iter().map(|unsupported| ("", unsupported));
     let options = UNSUPPORTED_OPTIONS.iter().map(|unsupported| ("option ", unsupported));

@@ -1,4 +1,4 @@
-//! The JSON Schema against the reader: what one accepts the other does.
+//! The JSON Schema compared with the reader: both accept the same configurations.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::{File, Severity};
 use crate::json_schema;
 use crate::keys::{KEYS, Key, LISTS, ValueKind};
 
-/// Configurations, and whether their keys and types are right.
+/// Configurations, each with whether its keys and types are valid.
 const CASES: &[(&str, bool)] = &[
     ("{}", true),
     (r#"{"http_server": {"port": 8000}}"#, true),
@@ -78,7 +78,7 @@ const CASES: &[(&str, bool)] = &[
     ("[]", false),
 ];
 
-/// Reads the schema and the documents, and says of each whether it is valid.
+/// A program that reads the schema and the documents, and prints whether each document is valid.
 const VALIDATOR: &str = "
 import json, sys
 try:
@@ -91,7 +91,7 @@ validator = jsonschema.Draft202012Validator(asked['schema'])
 print(json.dumps([validator.is_valid(document) for document in asked['documents']]))
 ";
 
-/// What a validator that others have made says of the documents; `None` = there is none on this machine.
+/// The results of an independent validator for the documents. `None`: this machine does not have the validator.
 fn validated(documents: &[Json]) -> Option<Vec<bool>> {
     let mut python =
         Command::new("python3").args(["-c", VALIDATOR]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
@@ -101,11 +101,11 @@ fn validated(documents: &[Json]) -> Option<Vec<bool>> {
     if output.status.code() == Some(3) {
         return None;
     }
-    assert!(output.status.success(), "the schema itself is good");
+    assert!(output.status.success(), "the schema itself is valid");
     Some(serde_json::from_slice(&output.stdout).expect("a list of answers"))
 }
 
-/// Whether the schema accepts a document, as far as this schema goes.
+/// Whether the schema accepts a document. It implements only the parts of JSON Schema that this schema uses.
 fn accepts(schema: &Json, document: &Json) -> bool {
     let any = schema.get("anyOf").and_then(Json::as_array);
     let listed = schema.get("enum").and_then(Json::as_array);
@@ -198,7 +198,7 @@ fn every_key_of_the_tables_is_in_the_schema_and_its_default_is_accepted() {
 
 static SCHEMA: LazyLock<Json> = LazyLock::new(json_schema);
 
-/// The numbers at and beside the bounds of all kinds.
+/// The bounds of all kinds of numbers, and the numbers next to them.
 const NUMBERS: &[u64] = &[
     0,
     1,
@@ -214,21 +214,21 @@ const NUMBERS: &[u64] = &[
     u64::MAX,
 ];
 
-/// Numbers as text, with what may stand before them.
+/// Numbers as text, some with a prefix.
 fn number_text() -> impl Strategy<Value = String> {
     let number = prop_oneof![prop::sample::select(NUMBERS), any::<u64>(), 0_u64..100_000];
     (prop::sample::select(vec!["", "", "+", "0", "+00", "-", " "]), number)
         .prop_map(|(before, number)| format!("{before}{number}"))
 }
 
-/// Texts that are durations, and some that are nearly.
+/// Texts that are durations, and texts that are almost durations.
 fn duration_text() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         "[0-9]{1,14}",
         "0{0,9}[0-9]{1,6}\\.?[0-9]{0,3}",
         "\\.[0-9]{0,3}",
         "[0-9]\\.[0-9]\\.[0-9]",
-        // More than fits, in any unit.
+        // Numbers that are too large in any unit.
         "[1-9][0-9]{26,30}",
     ];
     let unit = prop::sample::select(vec!["d", "h", "m", "s", "ms", "us", "µs", "", "w", "D"]);
@@ -238,7 +238,7 @@ fn duration_text() -> impl Strategy<Value = String> {
     })
 }
 
-/// Lists of rates, and some that are nearly.
+/// Lists of rates, and lists that are almost lists of rates.
 fn rates() -> impl Strategy<Value = Json> {
     let interval = prop_oneof![
         duration_text().prop_map(Json::from),
@@ -254,7 +254,7 @@ fn rates() -> impl Strategy<Value = Json> {
     prop::collection::vec(bucket, 0..2).prop_map(Json::from)
 }
 
-/// Values of all types, the likely ones of a key more often.
+/// Values of all types. Values that fit the key are more frequent.
 fn written(kind: ValueKind) -> BoxedStrategy<Json> {
     let words: Vec<&str> = match kind {
         ValueKind::Choice(words) => words.to_vec(),
@@ -287,7 +287,7 @@ fn written(kind: ValueKind) -> BoxedStrategy<Json> {
     .boxed()
 }
 
-/// A key, the path at which errors name it, and the schema's and the document's way to it.
+/// A key, the path that errors use for it, and its places in the schema and in the document.
 #[derive(Debug, Clone)]
 struct Placed {
     key: Key,
@@ -306,12 +306,12 @@ fn placed() -> impl Strategy<Value = Placed> {
     prop::sample::select(all)
 }
 
-/// The document in which a path has a value.
+/// The document that has a value at a path.
 fn document(path: &str, value: Json) -> Json {
     path.rsplit('.').fold(value, |value, name| json!({ name: value }))
 }
 
-/// Whether the reader takes the value for one of its key: rules over several keys are not asked.
+/// Whether the reader accepts the value for its key. Rules over several keys are not checked.
 fn is_read(placed: &Placed, document: &Json) -> bool {
     let reading = File::new("c.json", &document.to_string()).read(&[]);
     let fault = format!("{}: expected ", placed.named);
@@ -336,7 +336,7 @@ proptest! {
                 document(list, json!([item]))
             }
         };
-        // The reader looks into the text of a key in PEM, of a pattern, and of what is JSON.
+        // For a key in PEM, a pattern or JSON text, the reader also checks the content of the text.
         let is_looked_into = matches!(
             placed.key.kind,
             ValueKind::Pem
@@ -349,7 +349,7 @@ proptest! {
                 | ValueKind::OverrideTable
         );
         prop_assume!(!is_looked_into || !value.is_string());
-        // In a list `null` is absence, and an empty list is nothing.
+        // In such a list, `null` means absence, and an empty list means no value.
         let is_absent = |items: &Vec<Json>| items.is_empty() || items.iter().any(Json::is_null);
         prop_assume!(!is_looked_into || !value.as_array().is_some_and(is_absent));
         prop_assert_eq!(accepts(&SCHEMA, &whole), is_read(&placed, &whole), "{}", whole);

@@ -1,10 +1,10 @@
-//! Secrets in files of their own, and in systemd's directory of credentials.
+//! Secrets in separate files, and in systemd's directory of credentials.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// A directory with files that only this account can read, until the test has ended.
+/// A directory whose files only this account can read. It is removed when the test ends.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -15,12 +15,12 @@ impl Directory {
         for (name, text) in files {
             let path = directory.0.join(name);
             std::fs::write(&path, text).expect("it is writable");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("the test owns it");
         }
         directory
     }
 
-    /// A pipe with a name.
+    /// Makes a named pipe and returns its path.
     fn pipe(&self) -> String {
         let path = self.path("pipe");
         let made = std::process::Command::new("mkfifo").arg(&path).status().expect("the system has mkfifo");
@@ -62,11 +62,11 @@ fn a_secret_may_be_in_a_file_of_its_own() {
     let reading = file.read(&[("TOUCHLINE_HTTP_API_KEY_FILE", &directory.path("api"))]);
     assert_eq!(texts(&reading), Vec::<String>::new());
     let settings = settings(reading);
-    assert_eq!(settings.client.token.hmac_secret_key, SECRET, "the end of the line is no part of it");
+    assert_eq!(settings.client.token.hmac_secret_key, SECRET, "the end of the line is not a part of the secret");
     assert_eq!(settings.http_api.key, SECRET);
     assert_eq!(settings.http_api.keys[0].options.key, "the key of news, 1234");
     assert_eq!(settings.rpc.proxy.http.static_headers.0["Authorization"], "Bearer x");
-    assert_eq!(settings.http_server.tls.key_pem, directory.path("key.pem"), "it is read again when it changes");
+    assert_eq!(settings.http_server.tls.key_pem, directory.path("key.pem"), "the file is read again when it changes");
     let mut sources = Sources::default();
     sources.flags.keys.push(("http_api.key_file".to_owned(), directory.path("api")));
     assert_eq!(self::settings(read(&sources)).http_api.key, SECRET);
@@ -82,14 +82,14 @@ fn a_file_of_a_secret_that_cannot_be_used_stops_the_start_and_is_not_shown() {
         (format!("{:?}", directory.path("large")), too_large),
         (format!("{:?}", directory.path("none")), "the file cannot be used: No such file"),
         (format!("{:?}", directory.0.display().to_string()), "the file cannot be used: it is not a regular file"),
-        // Nobody writes into it, so that it could never be read.
+        // The pipe has no writer, so a read of it would never end.
         (format!("{:?}", directory.pipe()), "the file cannot be used: it is not a regular file"),
-        // A secret that was written where its path belongs.
+        // A secret that was written where the path of its file belongs.
         ("\"tops3cret\"".to_owned(), "the file cannot be used: No such file"),
         ("7".to_owned(), "expected the path of a file, found a number"),
         (
             format!("{:?}\nhmac_secret_key = \"tops3cret\"", directory.path("good")),
-            "the value of client.token.hmac_secret_key is written too: keep one of them",
+            "client.token.hmac_secret_key is also set: keep one of them",
         ),
     ] {
         let found = texts(&toml(&format!("[client.token]\nhmac_secret_key_file = {value}")));
@@ -99,11 +99,11 @@ fn a_file_of_a_secret_that_cannot_be_used_stops_the_start_and_is_not_shown() {
     }
     let unknown = texts(&toml("[client.token]\nhmac_secret_kei_file = \"x\"\naudience_file = \"x\""));
     assert!(unknown.len() == 2 && unknown.iter().all(|text| text.contains("unknown key")), "{unknown:?}");
-    std::fs::set_permissions(directory.path("good"), std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    std::fs::set_permissions(directory.path("good"), std::fs::Permissions::from_mode(0o644)).expect("the test owns it");
     let open = texts(&toml(&format!("http_api.key_file = {:?}", directory.path("good"))));
     assert!(open.len() == 1 && open[0].contains("everybody on this machine can read the file"), "{open:?}");
     let public = texts(&toml(&format!("client.token.rsa_public_key_file = {:?}", directory.path("good"))));
-    assert_eq!(public, Vec::<String>::new(), "a public key is no secret");
+    assert_eq!(public, Vec::<String>::new(), "a public key is not a secret");
 }
 
 #[test]
@@ -140,6 +140,6 @@ fn a_credential_is_the_value_of_the_key_that_it_is_called_by() {
     }
     let missing = texts(&file.read(&[("CREDENTIALS_DIRECTORY", "/no/such/directory")]));
     assert!(missing[0].contains("the directory of credentials cannot be read"), "{missing:?}");
-    // Nothing is fetched or verified without it.
+    // Without the secret the node cannot fetch or verify keys, so the configuration is refused.
     assert!(file.read(&[]).configuration.is_none());
 }

@@ -1,4 +1,4 @@
-//! The table of keys against the settings that they fill.
+//! The table of keys compared with the settings that the keys set.
 
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::hook::{ProxySettings, RpcOptions};
@@ -11,7 +11,7 @@ use crate::keys::{
 };
 use crate::*;
 
-/// Another value than the default of a key, as it would be written.
+/// A value that differs from the key's default, as a configuration contains it.
 fn other_than_default(key: &Key) -> String {
     match key.kind {
         ValueKind::Boolean => (key.default == "false").to_string(),
@@ -37,8 +37,8 @@ fn other_than_default(key: &Key) -> String {
     }
 }
 
-/// Sets every key of a table to another value and back to what the table calls its default. Each key must set its own
-/// field and no other, and the fields must then be what they were.
+/// Sets every key of a table to another value, and back to the default that the table names. Each key must set its own
+/// field and no other field. In the end the fields must have their first values.
 fn each_key_sets_its_own_field(table: &mut dyn SettingsTable, expected: usize) {
     let defaults = table.keys();
     assert_eq!(defaults.len(), expected);

@@ -1,4 +1,4 @@
-//! Settings that are good one by one, and not together or not on this machine.
+//! Settings that are valid alone, and invalid together or on this machine.
 
 use super::*;
 
@@ -17,11 +17,11 @@ fn settings_that_do_not_go_together_are_told() {
         ("tcp.ping_interval = \"5s\"".to_owned(), "Error tcp.ping_interval: must be longer than client.pong_timeout"),
         (
             namespace("force_recovery = true"),
-            "Warning channel.namespaces[chat]: force_recovery does nothing without history_size and history_ttl",
+            "Warning channel.namespaces[chat]: force_recovery has no effect without history_size and history_ttl",
         ),
         (
             namespace("history_size = 5"),
-            "Warning channel.namespaces[chat]: history stays off, it needs both history_size and history_ttl",
+            "Warning channel.namespaces[chat]: history is off, because it needs both history_size and history_ttl",
         ),
         (
             namespace("history_size = 5\nhistory_ttl = \"2h\"\nhistory_meta_ttl = \"1h\""),
@@ -30,12 +30,12 @@ fn settings_that_do_not_go_together_are_told() {
         (
             namespace("slow_consumer = \"drop_oldest\"\nforce_recovery = true\nhistory_size = 5\nhistory_ttl = \"2h\""),
             "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, \
-             which force_recovery does not allow; switch one of them off, or use two namespaces",
+             which force_recovery does not allow; disable one of them, or use two namespaces",
         ),
         (
             namespace("slow_consumer = \"drop_oldest\"\nreactions = [\"boo\"]"),
             "Error channel.namespaces[chat].slow_consumer: drop_oldest leaves gaps, which reactions does not allow; \
-             switch one of them off, or use two namespaces",
+             disable one of them, or use two namespaces",
         ),
         (
             namespace("slow_consumer = \"drop_oldest\"\nmax_age = 400"),
@@ -43,7 +43,7 @@ fn settings_that_do_not_go_together_are_told() {
         ),
         (
             namespace("max_age = \"1s\""),
-            "Warning channel.namespaces[chat].max_age: it does nothing without slow_consumer = \"drop_oldest\"",
+            "Warning channel.namespaces[chat].max_age: has no effect without slow_consumer = \"drop_oldest\"",
         ),
         (namespace("[[channel.namespaces]]\nname = \"chat\""), "Error channel.namespaces[chat].name: used twice"),
         (
@@ -56,11 +56,11 @@ fn settings_that_do_not_go_together_are_told() {
             "client.allowed_origins = [\"example.com\"]".to_owned(),
             "Warning client.allowed_origins: \"example.com\" matches nothing; an origin is scheme://host[:port]",
         ),
-        ("http_api.key = \"short\"".to_owned(), "Warning http_api.key: shorter than 16 bytes, it can be guessed"),
+        ("http_api.key = \"short\"".to_owned(), "Warning http_api.key: shorter than 16 bytes, so it can be guessed"),
         (
             "http_server.tls = {enabled = true, cert_pem = \"c.pem\", key_pem = \"k.pem\", client_ca_pem = \"ca.pem\"}"
                 .to_owned(),
-            "Warning http_server.tls.client_ca_pem: clients without a certificate are let in too; \
+            "Warning http_server.tls.client_ca_pem: clients without a certificate are accepted too; \
              client_auth = \"require\" refuses them, as Centrifugo does",
         ),
     ] {
@@ -93,7 +93,7 @@ fn what_does_not_go_together_has_its_line() {
         (
             "c.toml",
             "[client]\nhttp_api.key = \"k\"",
-            "http_api does not belong to the table around it: write it above the first [section]",
+            "http_api does not belong in this table: write it above the first [section]",
         ),
         ("c.toml", "port = 1", "c.toml:1:1: port: unknown key; did you mean http_server.port?"),
     ] {
@@ -112,7 +112,7 @@ fn a_port_with_tls_has_one_certificate() {
         ("[tcp.tls]\nenabled = true\ncert_pem = \"c.pem\"".into(), Some("tcp.tls: needs cert_pem and key_pem")),
         (format!("{autocert}\n[tcp.tls]\nenabled = true"), None),
         (format!("{autocert}\n[tcp.tls]\nenabled = true\n{files}"), None),
-        (format!("{autocert}\n[http_server.tls]\n{files}"), Some("a port has one certificate")),
+        (format!("{autocert}\n[http_server.tls]\n{files}"), Some("a port has only one certificate")),
         ("[http_server.tls_autocert]\nenabled = true".into(), Some("host_whitelist: missing")),
         (
             "[http_server.tls_autocert]\nhost_whitelist = [\"*.example\"]".into(),

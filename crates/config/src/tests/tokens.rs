@@ -1,14 +1,14 @@
-//! Issuers of tokens, and keys of the server API.
+//! Issuers of tokens, and keys of the server API in configurations.
 
 use super::*;
 
-/// The errors of a text in TOML, without their places.
+/// The errors of a TOML text, without their places.
 fn errors(text: &str) -> Vec<String> {
     let found = unplaced(&toml(text));
     found.iter().filter_map(|text| text.strip_prefix("Error ")).map(|text| text.replacen("c.toml: ", "", 1)).collect()
 }
 
-/// A provider in TOML with these fields.
+/// A provider with these fields, in TOML.
 fn provider(name: &str, fields: &str) -> String {
     format!("[[client.token.jwks.providers]]\nname = \"{name}\"\nenabled = true\n{fields}\n")
 }
@@ -28,19 +28,19 @@ fn issuers_that_cannot_be_told_apart_or_verify_nothing_are_refused() {
         ),
         (
             beside("kd", "issuer = \"https://other\""),
-            Some("client.token.jwks.providers[kd].endpoint: missing, and no key is written"),
+            Some("client.token.jwks.providers[kd].endpoint: missing, and there is no key"),
         ),
         (
             beside("kd", "issuer = \"x\"\nendpoint = \"https://x/keys\"\nhmac_secret_key = \"x\""),
-            Some("client.token.jwks.providers[kd].endpoint: not beside a key: keep one of them"),
+            Some("client.token.jwks.providers[kd].endpoint: cannot be combined with a key: keep one of them"),
         ),
         (
             beside("kd", "endpoint = \"https://x/keys\""),
-            Some("client.token.jwks.providers[kd].issuer: missing: by it a token is told to be of this issuer"),
+            Some("client.token.jwks.providers[kd].issuer: missing; it identifies the tokens of this issuer"),
         ),
         (
             beside("kd", "issuer = \"x\"\nissuer_regex = \"x\"\nendpoint = \"https://x/keys\""),
-            Some("client.token.jwks.providers[kd].issuer_regex: not beside issuer: keep one of them"),
+            Some("client.token.jwks.providers[kd].issuer_regex: cannot be combined with issuer: keep one of them"),
         ),
         (
             beside("k d", "issuer = \"x\"\nendpoint = \"https://x/keys\""),
@@ -53,15 +53,15 @@ fn issuers_that_cannot_be_told_apart_or_verify_nothing_are_refused() {
         (on.to_owned(), Some("client.token.jwks.providers: none is enabled, so no token could be verified")),
         (
             format!("[client.token]\naudience = \"fans\"\n{on}{good}"),
-            Some("client.token.audience: does not count beside client.token.jwks: write it into its providers"),
+            Some("client.token.audience: has no effect, because client.token.jwks is enabled: set it in its providers"),
         ),
         (
             format!("[client.token]\njwks_public_endpoint = \"https://x\"\n{on}{good}"),
-            Some("client.token.jwks_public_endpoint: not beside client.token.jwks: keep one of them"),
+            Some("client.token.jwks_public_endpoint: cannot be combined with client.token.jwks: keep one of them"),
         ),
         (
             "client.token = {audience = \"a\", audience_regex = \"a\"}".to_owned(),
-            Some("client.token.audience_regex: not beside audience: keep one of them"),
+            Some("client.token.audience_regex: cannot be combined with audience: keep one of them"),
         ),
         (
             "client.token.user_id_claim = \"user-id\"".to_owned(),
@@ -69,7 +69,7 @@ fn issuers_that_cannot_be_told_apart_or_verify_nothing_are_refused() {
         ),
         (
             "client.subscription_token = {enabled = true, issuer = \"a\", issuer_regex = \"a\"}".to_owned(),
-            Some("client.subscription_token.issuer_regex: not beside issuer: keep one of them"),
+            Some("client.subscription_token.issuer_regex: cannot be combined with issuer: keep one of them"),
         ),
     ] {
         assert_eq!(errors(&text), expected.into_iter().collect::<Vec<_>>(), "{text}");
@@ -82,16 +82,16 @@ fn a_key_that_does_nothing_is_told() {
     for (text, expected) in [
         (
             format!("[client.token]\n{secret}\njwks_public_endpoint = \"https://id/keys\""),
-            "Warning client.token: keys that are written here do nothing beside those of a JSON Web Key Set",
+            "Warning client.token: keys in this section have no effect beside those of a JSON Web Key Set",
         ),
         (
             "[[client.token.jwks.providers]]\nname = \"kc\"".to_owned(),
-            "Warning client.token.jwks.providers: do nothing while client.token.jwks.enabled is off",
+            "Warning client.token.jwks.providers: have no effect while client.token.jwks.enabled is false",
         ),
         (
             format!("[client.token]\n{secret}\nhmac_previous_secret_key_valid_until = 1764010800000"),
-            "Warning client.token.hmac_previous_secret_key_valid_until: after the year 5000, is that meant? \
-             The time is in seconds",
+            "Warning client.token.hmac_previous_secret_key_valid_until: is after the year 5000; \
+             the time is in seconds, not milliseconds",
         ),
     ] {
         let found: Vec<String> = unplaced(&toml(&text)).iter().map(|text| text.replacen("c.toml: ", "", 1)).collect();
@@ -111,18 +111,18 @@ fn where_the_source_of_keys_is_not_proven_there_is_a_warning() {
         (endpoint(&format!("\"http://id/keys\", {plain}")), Some("client.token.jwks_public_endpoint: is http://")),
         (
             format!("[client.token.jwks]\nenabled = true\n{provider}"),
-            Some("client.token.jwks.providers[kc].tls.insecure_skip_verify: whoever"),
+            Some("client.token.jwks.providers[kc].tls.insecure_skip_verify: an attacker"),
         ),
         (
             format!("http_api.jwks = {{{api}, tls.insecure_skip_verify = true}}"),
-            Some("http_api.jwks.tls.insecure_skip_verify: whoever"),
+            Some("http_api.jwks.tls.insecure_skip_verify: an attacker"),
         ),
     ] {
         let found = unplaced(&toml(&text));
         let warned = found.iter().filter_map(|text| text.strip_prefix("Warning ")).collect::<Vec<_>>();
         let is_told = warned.iter().any(|text| expected.is_some_and(|expected| text.contains(expected)));
         assert!(
-            is_told == expected.is_some() && !warned.iter().any(|text| text.contains("whoever") != is_told),
+            is_told == expected.is_some() && !warned.iter().any(|text| text.contains("forge tokens") != is_told),
             "{text} {found:?}"
         );
     }
@@ -152,8 +152,8 @@ fn tokens_of_clients_are_no_keys_of_the_server_api() {
         + &provider("kc", "issuer = \"i\"\naudience = \"live\"\nendpoint = \"https://id/keys\"");
     let told = |section: &str| {
         format!(
-            "http_api.jwks: takes every token of {section}: its clients could do everything; \
-             set scope, or an audience that tokens of clients have not"
+            "http_api.jwks: accepts every token of {section}, so every client could use the server API; \
+             set scope, or an audience that client tokens do not have"
         )
     };
     for (text, expected) in [
@@ -227,19 +227,19 @@ fn keys_of_the_server_api_have_a_name_a_secret_and_something_to_do() {
         ),
         (
             format!("{}{}", key("news", secret), key("live", secret)),
-            Some("http_api.keys[live].key: another key is the same, so nobody could tell which of them is meant"),
+            Some("http_api.keys[live].key: another entry has the same key, so it would be unclear which one is meant"),
         ),
         (
             format!("[http_api]\n{secret}\n{}", key("live", secret)),
-            Some("http_api.keys[live].key: another key is the same, so nobody could tell which of them is meant"),
+            Some("http_api.keys[live].key: another entry has the same key, so it would be unclear which one is meant"),
         ),
         (
             key("news", &format!("{secret}\noperations = []")),
-            Some("http_api.keys[news].operations: empty, so the key could be used for nothing; \"*\" is all"),
+            Some("http_api.keys[news].operations: empty, so the key would permit nothing; \"*\" permits all"),
         ),
         (
             key("news", &format!("{secret}\nchannels = []")),
-            Some("http_api.keys[news].channels: empty, so the key could be used for nothing; \"*\" is all"),
+            Some("http_api.keys[news].channels: empty, so the key would permit nothing; \"*\" permits all"),
         ),
         (
             "http_api.jwks = {enabled = true, audience = \"api\"}".to_owned(),
@@ -248,8 +248,8 @@ fn keys_of_the_server_api_have_a_name_a_secret_and_something_to_do() {
         (
             "http_api.jwks = {enabled = true, endpoint = \"https://id/keys\"}".to_owned(),
             Some(
-                "http_api.jwks: needs audience or scope: without them every token of the issuer, those of its users \
-                 too, could use the server API",
+                "http_api.jwks: needs audience or scope: without them every token of the issuer, also those of its \
+                 users, could use the server API",
             ),
         ),
         ("http_api.jwks = {enabled = true, endpoint = \"https://id/keys\", scope = \"live\"}".to_owned(), None),

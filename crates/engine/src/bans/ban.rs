@@ -1,46 +1,46 @@
-//! One ban, and the fact that it is.
+//! One ban, and the shared fact that stores it.
 
 use serde::Deserialize;
 use touchline_protocol::Disconnect;
 use touchline_protocol::fact::{Fact, FactKey};
 
-/// The kinds of facts that are bans.
+/// The kinds of shared facts that are bans.
 const USER_BLOCK: &str = "user_block";
 const TOKEN_REVOKE: &str = "token_revoke";
 const USER_TOKENS_INVALIDATE: &str = "user_tokens_invalidate";
 
-/// A ban.
+/// A ban of a user or of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ban {
-    /// The user may not connect.
+    /// The user with this id may not connect.
     User(Box<str>),
-    /// The token with this `jti` opens nothing.
+    /// The token with this `jti` is not accepted.
     Token(Box<str>),
-    /// Tokens of a user that were issued before a time open nothing.
+    /// Tokens of a user that were issued before a certain time are not accepted.
     TokensOfUser {
-        /// The user.
+        /// The id of the user.
         user: Box<str>,
-        /// Unix seconds.
+        /// Tokens issued before this time are not accepted, Unix seconds.
         issued_before_s: u32,
     },
 }
 
-/// Why a client is refused or disconnected.
+/// Why a ban refuses or disconnects a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BanReason {
     /// The user is blocked.
     Blocked,
-    /// The token is revoked.
+    /// The token was revoked.
     Revoked,
-    /// The token was issued too early, or does not say when.
+    /// The token was issued too early, or does not say when it was issued.
     Invalidated,
 }
 
 impl BanReason {
-    /// All reasons, in the order of their numbers.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [BanReason; 3] = [BanReason::Blocked, BanReason::Revoked, BanReason::Invalidated];
 
-    /// The name in metrics.
+    /// The reason's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             BanReason::Blocked => "blocked",
@@ -49,18 +49,16 @@ impl BanReason {
         }
     }
 
-    /// What the log is told.
+    /// The cause that the log shows.
     pub(crate) fn cause(self) -> &'static str {
         match self {
             BanReason::Blocked => "the user is blocked (block_user)",
             BanReason::Revoked => "the token is revoked (revoke_token)",
-            BanReason::Invalidated => {
-                "tokens of the user that were issued when this one was are invalidated (invalidate_user_tokens)"
-            }
+            BanReason::Invalidated => "the user's tokens issued at this time are invalidated (invalidate_user_tokens)",
         }
     }
 
-    /// How the connection ends.
+    /// The disconnect that ends the client's connection.
     pub(crate) fn disconnect(self) -> Disconnect {
         match self {
             BanReason::Blocked => Disconnect::FORCE_NO_RECONNECT,
@@ -69,21 +67,21 @@ impl BanReason {
     }
 }
 
-/// A ban whose value cannot be read.
+/// Error: the fact is a ban whose value cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnreadableBan;
 
-/// The value of a fact of the kind [`USER_TOKENS_INVALIDATE`].
+/// The JSON value of a fact of the kind [`USER_TOKENS_INVALIDATE`].
 #[derive(Deserialize)]
 struct InvalidationValue {
     issued_before: u64,
 }
 
 impl Ban {
-    /// The ban that a fact is; `None` = its kind is none of bans.
+    /// The ban that a fact stores; `None` = facts of this kind are not bans.
     ///
     /// # Errors
-    /// When it is a ban, and its value cannot be read: it is damaged, or a later version has written it.
+    /// The fact is a ban whose value cannot be read: it is damaged, or a later version wrote it.
     pub(super) fn of(fact: &Fact) -> Result<Option<Self>, UnreadableBan> {
         let Some(mut ban) = Ban::of_key(&fact.key) else { return Ok(None) };
         if let Ban::TokensOfUser { issued_before_s, .. } = &mut ban {
@@ -93,7 +91,7 @@ impl Ban {
         Ok(Some(ban))
     }
 
-    /// The fact that it is. `expires_s`: from when on it does not hold, Unix seconds; 0 = never.
+    /// The shared fact that stores this ban. `expires_s`: when the ban ends, Unix seconds; 0 = never.
     pub fn fact(&self, expires_s: u64) -> Fact {
         let value = match self {
             Ban::User(_) | Ban::Token(_) => "{}".into(),
@@ -102,7 +100,7 @@ impl Ban {
         Fact { key: self.key(), value, expires_s }
     }
 
-    /// The key of that fact.
+    /// The key of the fact that stores this ban.
     pub fn key(&self) -> FactKey {
         let (kind, name) = match self {
             Ban::User(user) => (USER_BLOCK, user),
@@ -112,7 +110,7 @@ impl Ban {
         FactKey { kind: kind.into(), name: name.clone() }
     }
 
-    /// The ban that a fact of this key would be, as far as the key says it; `None` = it would be none.
+    /// A ban with this key, without the parts that only the value stores; `None` = facts of this kind are not bans.
     pub fn of_key(key: &FactKey) -> Option<Self> {
         let name = key.name.clone();
         match &*key.kind {
@@ -123,8 +121,8 @@ impl Ban {
         }
     }
 
-    /// The time of the oldest tokens that a ban of tokens of a user leaves, Unix seconds; `None` = the fact is another
-    /// ban, or cannot be read.
+    /// For an invalidation of a user's tokens: tokens issued before this time are not accepted, Unix seconds. `None` =
+    /// the fact is another ban, or cannot be read.
     pub fn issued_before_s(fact: &Fact) -> Option<u32> {
         match Ban::of(fact) {
             Ok(Some(Ban::TokensOfUser { issued_before_s, .. })) => Some(issued_before_s),
@@ -132,7 +130,7 @@ impl Ban {
         }
     }
 
-    /// The user whom it concerns; `None` = it is of one token.
+    /// The user that the ban is for; `None` = the ban is for one token.
     pub(super) fn user(&self) -> Option<&str> {
         match self {
             Ban::User(user) | Ban::TokensOfUser { user, .. } => Some(user),
@@ -159,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Kinds and values stand in databases: later versions must read them as they are here.
+    /// Databases contain these kinds and values, so later versions must be able to read them.
     #[test]
     fn facts_of_bans_keep_their_shape() {
         let of = |kind: &str, value: &str| Fact {

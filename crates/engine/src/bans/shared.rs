@@ -1,4 +1,4 @@
-//! The bans as the shards of a node share them: many read, one thread changes them now and then.
+//! The bans as the shards of a node share them: all shards read, and one thread changes them occasionally.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -12,30 +12,30 @@ use super::ban::{Ban, BanReason};
 use super::table::{BanCounts, BanTable};
 use super::token::{ShownToken, TokenMark};
 
-/// What a node knows of the bans.
+/// How much a node knows about the bans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BanKnowledge {
-    /// They have never been loaded: no client is let in.
+    /// The bans have never been loaded. The node accepts no client.
     Waiting,
-    /// It knows all of them.
+    /// The node knows all bans.
     Current,
-    /// It knows those of some time ago: what has them cannot be reached.
+    /// The node knows older bans only: it cannot reach the fact backend, which keeps them.
     CutOff,
 }
 
-/// Why a client is refused when it connects.
+/// Why a ban check refuses a client that connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BanRefusal {
-    /// By a ban.
+    /// A ban covers the client's user or token.
     Banned(BanReason),
     /// The bans have never been loaded.
     Waiting,
-    /// The node is cut off from the bans, and lets nobody in meanwhile.
+    /// The node cannot reach the fact backend, and is configured to refuse new clients meanwhile.
     CutOff,
 }
 
 impl BanRefusal {
-    /// All of them, in the order of their numbers.
+    /// All refusals, in the order of their numbers.
     pub const ALL: [BanRefusal; 5] = [
         BanRefusal::Banned(BanReason::Blocked),
         BanRefusal::Banned(BanReason::Revoked),
@@ -52,7 +52,7 @@ impl BanRefusal {
         }
     }
 
-    /// The name in metrics.
+    /// The refusal's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             BanRefusal::Banned(reason) => reason.as_str(),
@@ -61,7 +61,7 @@ impl BanRefusal {
         }
     }
 
-    /// What the log is told.
+    /// The cause that the log shows.
     pub(crate) fn cause(self) -> &'static str {
         match self {
             BanRefusal::Banned(reason) => reason.cause(),
@@ -73,12 +73,12 @@ impl BanRefusal {
     }
 }
 
-/// Whose connections bans that have come may concern.
+/// The connections that new bans may affect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BanScope {
-    /// Users.
+    /// Users whose connections must be checked.
     pub users: Vec<Box<str>>,
-    /// Any connection.
+    /// Whether the connections of all users must be checked.
     pub is_everybody: bool,
 }
 
@@ -86,25 +86,26 @@ pub struct BanScope {
 pub struct Bans {
     seed: HashSeed,
     table: RwLock<BanTable>,
-    /// Bans in the table: without any, nobody asks the table.
+    /// The number of bans in the table. While it is 0, no check locks the table.
     entries: AtomicUsize,
-    /// Grows with each change of the table.
+    /// Increases with each change of the table.
     version: AtomicU64,
     /// When the next ban ends, Unix seconds.
     next_end_s: AtomicU32,
     knowledge: AtomicU8,
-    /// Facts that are bans and cannot be read. As long as there is one, not all bans are known.
+    /// Bans whose facts cannot be read. While there is one, the node does not know all bans.
     unreadable: Mutex<BTreeSet<FactKey>>,
     has_unreadable: AtomicBool,
     refuses_when_cut_off: bool,
-    /// Refused connects, by [`BanRefusal`].
+    /// The number of refused connects, indexed by [`BanRefusal`].
     refused: [AtomicU64; BanRefusal::ALL.len()],
-    /// Connections that bans have ended, by [`BanReason`].
+    /// The number of connections that bans have ended, indexed by [`BanReason`].
     ended: [AtomicU64; BanReason::ALL.len()],
 }
 
 impl Bans {
-    /// Bans that wait to be loaded. `refuses_when_cut_off`: while they are not current, no client is let in.
+    /// An empty table that has not been loaded yet. `refuses_when_cut_off`: the node accepts no client while it is cut
+    /// off.
     pub fn new(seed: HashSeed, refuses_when_cut_off: bool) -> Self {
         Bans {
             seed,
@@ -121,14 +122,14 @@ impl Bans {
         }
     }
 
-    /// No bans, which need not be loaded.
+    /// An empty table that does not need to be loaded.
     pub fn none(seed: HashSeed) -> Self {
         let bans = Bans::new(seed, false);
         bans.set_knowledge(BanKnowledge::Current);
         bans
     }
 
-    /// What the node knows.
+    /// How much the node knows about the bans.
     pub fn knowledge(&self) -> BanKnowledge {
         match self.knowledge.load(Ordering::Relaxed) {
             known if known == BanKnowledge::Current as u8 => match self.has_unreadable.load(Ordering::Relaxed) {
@@ -140,12 +141,12 @@ impl Bans {
         }
     }
 
-    /// The facts that are bans and cannot be read: they are damaged, or a later version has written them.
+    /// The facts that are bans and cannot be read: they are damaged, or a later version wrote them.
     pub fn unreadable(&self) -> Vec<FactKey> {
         self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// The ban that a fact is. One that cannot be read is noted until its fact is changed.
+    /// The ban that a fact stores. An unreadable ban is remembered until its fact changes.
     fn read(&self, fact: &Fact) -> Option<Ban> {
         let ban = Ban::of(fact);
         if ban.is_err() {
@@ -155,7 +156,7 @@ impl Bans {
         ban.ok().flatten()
     }
 
-    /// Forgets what could not be read: one fact, or all.
+    /// Forgets that facts were unreadable: one fact, or all of them (`None`).
     fn forget_unreadable(&self, key: Option<&FactKey>) {
         if self.has_unreadable.load(Ordering::Relaxed) {
             let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +169,7 @@ impl Bans {
         self.knowledge.store(knowledge as u8, Ordering::Relaxed);
     }
 
-    /// Why nobody is let in now; `None` = clients are judged.
+    /// Why the node accepts no client at all now; `None` = it checks each client.
     pub fn holds_back(&self) -> Option<BanRefusal> {
         match self.knowledge() {
             BanKnowledge::Current => None,
@@ -177,23 +178,24 @@ impl Bans {
         }
     }
 
-    /// The node cannot reach what has the bans. It keeps those that it knows.
+    /// Notes that the node cannot reach the fact backend. The node keeps the bans that it knows.
     pub fn cut_off(&self) {
         if self.knowledge() != BanKnowledge::Waiting {
             self.set_knowledge(BanKnowledge::CutOff);
         }
     }
 
-    /// What has the bans can be reached, and cannot keep any now. It may have kept some before, so the node counts as
-    /// cut off; one that has never known any need not wait for them, unless it lets nobody in without.
+    /// Notes that the fact backend can be reached but cannot keep bans now. It may have kept some before, so the node
+    /// counts as cut off. A node that still waits for its first bans stops waiting, unless it refuses clients while it
+    /// is cut off.
     pub fn unsupported(&self) {
         if self.knowledge() != BanKnowledge::Waiting || !self.refuses_when_cut_off {
             self.set_knowledge(BanKnowledge::CutOff);
         }
     }
 
-    /// Replaces all bans by those among some facts. Returns whose connections to look at: everybody's, and the users of
-    /// bans that were not known.
+    /// Replaces all bans by those among `facts`. Returns the connections to check: all of them, and by name the users
+    /// of bans that were not known.
     pub fn replace(&self, facts: &[Fact], now_s: u64) -> BanScope {
         let mut table = BanTable::new(self.seed);
         let mut users = Vec::new();
@@ -210,13 +212,13 @@ impl Bans {
         let before = std::mem::replace(&mut *known, table);
         self.publish(&known);
         drop(known);
-        // Without the lock: a large table takes a while to drop.
+        // The lock is released first: dropping a large table takes a while.
         drop(before);
         self.set_knowledge(BanKnowledge::Current);
         BanScope { users, is_everybody: true }
     }
 
-    /// Changes bans, in the order of the changes. Returns whose connections to look at.
+    /// Applies changes of bans, in their order. Returns the connections to check.
     pub fn change(&self, changes: &[FactChange], now_s: u64) -> BanScope {
         let mut scope = BanScope::default();
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -257,12 +259,12 @@ impl Bans {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A number that another one follows whenever bans change.
+    /// The version of the table: a different number after each change of the bans.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Why a client is not let in; `None` = no ban concerns it. `user`: empty = anonymous.
+    /// The ban that forbids a client to connect; `None` = no ban concerns it. `user`: empty = anonymous.
     pub fn judge(&self, user: &str, token: TokenMark, now_s: u64) -> Option<BanReason> {
         if self.entries.load(Ordering::Acquire) == 0 {
             return None;
@@ -270,20 +272,26 @@ impl Bans {
         self.table.read().unwrap_or_else(PoisonError::into_inner).judge(user, token, now_s)
     }
 
-    /// The mark of a token, by which it is judged now and later. `now_s`: it is shown now, Unix seconds.
+    /// The mark of a token, for checks now and later. `now_s`: when the client shows the token, Unix seconds.
     pub fn mark(&self, token: ShownToken<'_>, now_s: u64) -> TokenMark {
         let jti = token.jti.filter(|jti| !jti.is_empty());
         TokenMark::new(jti.map(|jti| self.seed.sip().hash_one(jti)), token.issued_s(now_s))
     }
 
-    /// Whether a ban can be added, where at most `limit` may be: it replaces another one, or there is room.
+    /// Whether a ban can be added when at most `limit` bans are allowed: it replaces another one, or there is room.
     pub fn has_room(&self, ban: &Ban, limit: usize, now_s: u64) -> bool {
         self.expire(now_s);
         self.entries.load(Ordering::Relaxed) < limit
             || self.table.read().unwrap_or_else(PoisonError::into_inner).knows(ban)
     }
 
-    /// The numbers of bans.
+    /// Whether a ban with the same key is in force.
+    pub fn knows(&self, ban: &Ban, now_s: u64) -> bool {
+        self.expire(now_s);
+        self.table.read().unwrap_or_else(PoisonError::into_inner).knows(ban)
+    }
+
+    /// How many bans there are, by kind.
     pub fn counts(&self) -> BanCounts {
         self.table.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
@@ -296,12 +304,12 @@ impl Bans {
         self.ended[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connects that were refused, by why.
+    /// The numbers of refused connects, by cause.
     pub fn refused(&self) -> impl Iterator<Item = (BanRefusal, u64)> {
         BanRefusal::ALL.into_iter().map(|refusal| (refusal, self.refused[refusal.number()].load(Ordering::Relaxed)))
     }
 
-    /// Connections that bans have ended, by why.
+    /// The numbers of connections that bans have ended, by reason.
     pub fn ended(&self) -> impl Iterator<Item = (BanReason, u64)> {
         BanReason::ALL.into_iter().map(|reason| (reason, self.ended[reason as usize].load(Ordering::Relaxed)))
     }
@@ -359,7 +367,7 @@ mod tests {
         }
     }
 
-    /// It may ban anybody: the node does not know all bans until the fact is changed.
+    /// The unreadable ban may concern any user, so the node does not know all bans until the fact changes.
     #[test]
     fn a_ban_that_cannot_be_read_is_a_cut() {
         let bans = bans();

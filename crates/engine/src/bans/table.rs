@@ -1,4 +1,4 @@
-//! The bans that a node knows. Users and tokens are kept as hashes: an entry takes the same bytes whatever its name.
+//! The bans that a node knows. Users and tokens are kept as hashes: an entry takes the same memory for every name.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -9,22 +9,22 @@ use touchline_registry::HashSeed;
 use super::ban::{Ban, BanReason};
 use super::token::{TokenMark, mark_of};
 
-/// The end of a ban that does not end.
+/// The end time of a ban that does not end.
 const NEVER: u32 = u32::MAX;
 
-/// The numbers of bans.
+/// How many bans there are, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BanCounts {
-    /// Users who are blocked.
+    /// The number of blocked users.
     pub blocked_users: usize,
-    /// Tokens that are revoked.
+    /// The number of revoked tokens.
     pub revoked_tokens: usize,
-    /// Users whose tokens are invalidated.
+    /// The number of users whose tokens are invalidated.
     pub invalidated_users: usize,
 }
 
 impl BanCounts {
-    /// All bans.
+    /// The number of all bans together.
     pub fn total(self) -> usize {
         self.blocked_users + self.revoked_tokens + self.invalidated_users
     }
@@ -38,7 +38,7 @@ impl BanCounts {
     }
 }
 
-/// What is known of one user. Times are Unix seconds; an end of 0 = there is no such ban.
+/// The bans of one user. Times are Unix seconds; an end time of 0 = there is no such ban.
 #[derive(Debug, Clone, Copy)]
 struct UserBans {
     hash: u64,
@@ -54,7 +54,7 @@ struct RevokedToken {
     until_s: u32,
 }
 
-/// What ends.
+/// The kind of ban that an entry of `ends` ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EndKind {
     User,
@@ -62,18 +62,18 @@ enum EndKind {
     TokensOfUser,
 }
 
-/// The bans that a node knows.
+/// The bans that a node knows, found by hashes.
 pub(super) struct BanTable {
     seed: HashSeed,
     users: HashTable<UserBans>,
     tokens: HashTable<RevokedToken>,
-    /// When bans end that do: the time, Unix seconds, the kind and the hash.
+    /// The bans that have an end time: the time (Unix seconds), the kind and the hash.
     ends: BTreeSet<(u32, EndKind, u64)>,
     counts: BanCounts,
 }
 
 impl BanTable {
-    /// No bans.
+    /// An empty table of bans.
     pub(super) fn new(seed: HashSeed) -> Self {
         BanTable {
             seed,
@@ -88,13 +88,12 @@ impl BanTable {
         self.counts
     }
 
-    /// When the next ban ends, Unix seconds; [`u32::MAX`] = none does.
+    /// When the next ban ends, Unix seconds; [`u32::MAX`] = no ban ends.
     pub(super) fn next_end_s(&self) -> u32 {
         self.ends.first().map_or(NEVER, |(end_s, ..)| *end_s)
     }
 
-    /// Adds a ban, in the place of an earlier one of the same key. `expires_s`: its end, Unix seconds; 0 = it does not
-    /// end.
+    /// Adds a ban; it replaces an earlier one with the same key. `expires_s`: when it ends, Unix seconds; 0 = never.
     pub(super) fn put(&mut self, ban: &Ban, expires_s: u64) {
         let until_s = if expires_s == 0 { NEVER } else { u32::try_from(expires_s).unwrap_or(NEVER) };
         let (kind, hash) = self.place_of(ban);
@@ -110,13 +109,13 @@ impl BanTable {
         }
     }
 
-    /// Removes the ban of a key. `ban`: one of that key.
+    /// Removes the ban that has the same key as `ban`.
     pub(super) fn remove(&mut self, ban: &Ban) {
         let (kind, hash) = self.place_of(ban);
         self.remove_at(kind, hash);
     }
 
-    /// Removes what has ended.
+    /// Removes the bans that have ended.
     pub(super) fn expire(&mut self, now_s: u64) {
         while let Some((end_s, kind, hash)) =
             self.ends.first().copied().filter(|(end_s, ..)| u64::from(*end_s) <= now_s)
@@ -126,13 +125,14 @@ impl BanTable {
         }
     }
 
-    /// Whether there is a ban of the same key.
+    /// Whether there is a ban with the same key.
     pub(super) fn knows(&self, ban: &Ban) -> bool {
         let (kind, hash) = self.place_of(ban);
         self.end_of(kind, hash) != 0
     }
 
-    /// Why a client is not let in; `None` = no ban concerns it. An empty user is anonymous, and never blocked.
+    /// The ban that forbids a client to connect; `None` = no ban concerns it. An empty user is anonymous, and never
+    /// blocked.
     pub(super) fn judge(&self, user: &str, token: TokenMark, now_s: u64) -> Option<BanReason> {
         let holds = |until_s: u32| until_s == NEVER || u64::from(until_s) > now_s;
         let known = if user.is_empty() || self.users.is_empty() { None } else { self.user(self.hash(user)) };
@@ -168,7 +168,7 @@ impl BanTable {
         self.users.find_mut(hash, |known| known.hash == hash)
     }
 
-    /// When a ban ends; 0 = there is none.
+    /// When a ban ends, Unix seconds; 0 = there is no such ban.
     fn end_of(&self, kind: EndKind, hash: u64) -> u32 {
         match kind {
             EndKind::User => self.user(hash).map_or(0, |known| known.blocked_until_s),
@@ -179,7 +179,7 @@ impl BanTable {
         }
     }
 
-    /// Sets when a ban ends, which is made if need be. Returns when it was to end; 0 = there was none.
+    /// Sets when a ban ends; adds the ban if it is not there. Returns its previous end time; 0 = there was no such ban.
     fn set_end(&mut self, kind: EndKind, hash: u64, until_s: u32) -> u32 {
         let before_s = match kind {
             EndKind::Token => {
@@ -222,7 +222,7 @@ impl BanTable {
     }
 }
 
-/// A hash for the table of tokens, which looks at the first bits too: those of a mark are zeros.
+/// A hash for the table of tokens. The table also uses the highest bits of a hash, and these are zeros in a mark.
 fn spread(jti: u64) -> u64 {
     jti.rotate_left(8) | jti & 0xff
 }
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((table.counts(), table.users.len()), (BanCounts::default(), 0));
     }
 
-    /// Against a list of what was put, in a random order of puts, removals and ends.
+    /// Compares the table with a plain list after random puts, removals and ends.
     #[test]
     fn a_table_is_what_was_put_into_it() {
         let mut random = fastrand::Rng::with_seed(4711);

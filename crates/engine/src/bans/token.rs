@@ -1,43 +1,43 @@
-//! What a session keeps of its client's token, so that bans that come later can be judged.
+//! What a session keeps of its client's token, so that later bans can be checked against it.
 
-/// Bytes of the hash of a token's id: with 100,000 revoked tokens and a million connections, the odds that one of them
-/// is taken for another one's are below one in 500,000.
+/// Bytes that are kept of the hash of a token's id. With 100,000 revoked tokens and a million connections, the
+/// probability that a token is mistaken for a revoked one is below one in 500,000.
 const JTI_BYTES: usize = 7;
 
-/// How far the clock of who issues tokens may be ahead, seconds.
+/// How far the clock of the token's issuer may be ahead, seconds.
 const LEEWAY_S: u64 = 60;
 
-/// What a token says of itself.
+/// The claims of a token that bans look at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShownToken<'a> {
-    /// Its id; `None` or empty = it cannot be revoked by itself.
+    /// The token's id (`jti`); `None` or empty = it cannot be revoked individually.
     pub jti: Option<&'a str>,
-    /// When it was issued, Unix seconds; `None` = it counts as older than every time.
+    /// When the token was issued (`iat`), Unix seconds; `None` = it counts as older than every time.
     pub iat_s: Option<u64>,
 }
 
 impl ShownToken<'_> {
-    /// When it was issued, if that can be. A time that has not come, such as one in milliseconds, would make it younger
-    /// than every ban.
+    /// When the token was issued; `None` if it does not say, or if the time is in the future. A time in the future,
+    /// such as one in milliseconds, would make the token younger than every ban.
     pub(super) fn issued_s(&self, now_s: u64) -> Option<u64> {
         self.iat_s.filter(|iat_s| *iat_s <= now_s.saturating_add(LEEWAY_S))
     }
 }
 
-/// The mark of a token. Each session has one, so it is bytes, which fit between the other fields.
+/// What is kept of a token. Each session has one; it consists of bytes so that it needs no alignment between fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenMark {
-    /// A hash of the `jti`; zeros = there is none.
+    /// A hash of the `jti`; zeros = the token has no `jti`.
     jti: [u8; JTI_BYTES],
     /// When the token was issued, Unix seconds; [`u32::MAX`] = there is no token.
     iat_s: [u8; 4],
 }
 
 impl TokenMark {
-    /// The mark of a client that has shown no token: no ban of tokens concerns it.
+    /// The mark of a client that has shown no token. No ban of tokens concerns it.
     pub const NONE: TokenMark = TokenMark { jti: [0; JTI_BYTES], iat_s: u32::MAX.to_ne_bytes() };
 
-    /// The mark of a token. `jti_hash`: `None` = it has no id.
+    /// The mark of a token. `jti_hash`: `None` = the token has no id.
     pub(super) fn new(jti_hash: Option<u64>, iat_s: Option<u64>) -> Self {
         let iat_s = u32::try_from(iat_s.unwrap_or(0)).unwrap_or(u32::MAX).min(u32::MAX - 1);
         let mut jti = [0; JTI_BYTES];
@@ -47,19 +47,19 @@ impl TokenMark {
         TokenMark { jti, iat_s: iat_s.to_ne_bytes() }
     }
 
-    /// When the token was issued, Unix seconds; 0 = it does not say; [`u32::MAX`] = there is no token.
+    /// When the token was issued, Unix seconds; 0 = the token does not say; [`u32::MAX`] = there is no token.
     pub(crate) fn iat_s(self) -> u32 {
         u32::from_ne_bytes(self.iat_s)
     }
 
-    /// The hash of the token's id, as [`mark_of`] it; `None` = it has none.
+    /// The hash of the token's id, as [`mark_of`] returns it; `None` = the token has no id.
     pub(super) fn jti(self) -> Option<u64> {
         let mut bytes = [0; 8];
         bytes[..JTI_BYTES].copy_from_slice(&self.jti);
         Some(u64::from_le_bytes(bytes)).filter(|hash| *hash != 0)
     }
 
-    /// Whether a client has shown it.
+    /// Whether the client has shown a token.
     pub(crate) fn is_shown(self) -> bool {
         self.iat_s() != u32::MAX
     }

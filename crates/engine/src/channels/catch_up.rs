@@ -1,5 +1,5 @@
-//! What brings the caches of replicated channels up to date: a link that is back, a report that a channel or a stream
-//! has grown, and a store that may have more than it reported.
+//! What brings the caches of replicated channels up to date: the link is back, a channel or a stream is reported to
+//! have grown, or a store may have more than it reported.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::sync::{Growth, SyncEvent};
 use super::table::{Channel, Channels};
 use crate::namespace::ChannelOptions;
 
-/// The time for events whose effects only ask the log backend, and note no time.
+/// The time for events whose effects only ask the log backend and record no time.
 const NO_TIME: u64 = 0;
 
 impl Channels {
-    /// The link to the cluster has come or is lost. When it is back, every cache catches up: it loads what came
-    /// meanwhile, and what was under way when the link was lost.
+    /// Notes that the link to the cluster is established or lost. When it is back, every cache catches up: it loads
+    /// what it missed, and repeats what was under way when the link was lost.
     pub fn set_linked(&mut self, is_linked: bool, now_ms: u64) {
         self.backends.is_linked = is_linked;
         if is_linked {
@@ -35,8 +35,8 @@ impl Channels {
         });
     }
 
-    /// Other nodes may have stored publications without a report, or the store may have been restored to an earlier
-    /// state: every cache of a durable channel loads its log, and the home compares the two.
+    /// Loads the log of every cached durable channel and compares it with the cache. Other nodes may have stored
+    /// publications without a report, or the store may have been restored to an earlier state.
     pub fn catch_up(&mut self) {
         self.for_each_of(LogBackend::Store, |channels, name, options| {
             if channels.table.get(name).is_some_and(|known| known.log.is_some()) {
@@ -45,8 +45,8 @@ impl Channels {
         });
     }
 
-    /// A namespace's stream in the cluster has grown: the home checks whether each cache has all that it should have
-    /// received. A channel that is subscribing is loaded after that.
+    /// Checks the caches of a namespace after its stream in the cluster has grown: each should have received all its
+    /// publications. A channel that is still subscribing is loaded afterwards anyway.
     pub fn check_namespace(&mut self, namespace: &NamespaceName) {
         let namespaces = Arc::clone(&self.namespaces);
         self.for_each_of(LogBackend::Cluster, |channels, name, options| {
@@ -56,7 +56,7 @@ impl Channels {
         });
     }
 
-    /// Does something with each channel of a log backend, in the order of the table.
+    /// Calls `act` for each channel of a log backend, in the order of the table.
     fn for_each_of(&mut self, backend: LogBackend, mut act: impl FnMut(&mut Self, &ChannelName, &ChannelOptions)) {
         let namespaces = Arc::clone(&self.namespaces);
         let names: Vec<ChannelName> = self.table.keys().cloned().collect();
@@ -69,8 +69,9 @@ impl Channels {
         }
     }
 
-    /// Another node has stored a publication. If it is of another epoch, or its offset is in the cache, the home checks
-    /// the log backend: the report may be late, or the log backend may have been restored to an earlier state.
+    /// Handles a report that another node has stored a publication. If its epoch differs, or its offset is already in
+    /// the cache, the home checks the log backend: the report may be late, or the backend may have been restored to an
+    /// earlier state.
     pub(super) fn handle_advanced(
         &mut self,
         channel: &ChannelName,
@@ -90,21 +91,21 @@ impl Channels {
         self.catch_up_to(channel, options, top, now_ms);
     }
 
-    /// Loads what the cache does not have of a channel whose log has an offset `top`.
+    /// Loads what the cache is missing of a channel whose log reaches the offset `top`.
     pub(super) fn catch_up_to(&mut self, channel: &ChannelName, options: &ChannelOptions, top: Offset, now_ms: u64) {
         let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
         let growth = if log.ring.position().offset < top { Growth::Beyond } else { Growth::Known };
         self.step(channel, options, SyncEvent::Reported(growth), Cargo::Offset(top), now_ms);
     }
 
-    /// Requests what is behind the cache's top.
+    /// Requests everything after the cache's top.
     pub(super) fn load_gap(&mut self, channel: &ChannelName) {
         let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
         let top = log.ring.position().offset;
         self.load(channel, top);
     }
 
-    /// Requests what the cache keeps and all behind it: the store may have been restored to an earlier state.
+    /// Requests what the cache keeps and everything after it: the store may have been restored to an earlier state.
     pub(super) fn load_kept(&mut self, channel: &ChannelName) {
         let load = self.backends.next_load();
         let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
@@ -114,8 +115,8 @@ impl Channels {
         self.load(channel, floor);
     }
 
-    /// Requests the newest publication of the cache and all behind it: the cluster may have been restored to an earlier
-    /// state, and have appended others since.
+    /// Requests the newest publication of the cache and everything after it. The cluster may have been restored to an
+    /// earlier state and have appended other publications since.
     pub(super) fn load_newest(&mut self, channel: &ChannelName) {
         let load = self.backends.next_load();
         let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
@@ -125,7 +126,7 @@ impl Channels {
         self.load(channel, proof);
     }
 
-    /// Asks the cluster whether it has anything behind the cache's top.
+    /// Asks the cluster whether it has anything after the cache's top.
     pub(super) fn check(&mut self, channel: &ChannelName) {
         let Some(Channel { log: Some(log), .. }) = self.table.get(channel) else { return };
         let behind = log.ring.position().offset;

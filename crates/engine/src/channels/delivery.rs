@@ -1,4 +1,4 @@
-//! What goes from a home to the shards that have subscribers.
+//! What a home sends to the shards that have subscribers.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::table::{Channel, Channels};
 use crate::request::{ChannelEvent, Delivery, Response, ShardId};
 
 impl Channels {
-    /// The deliveries since the last call, in order.
+    /// Removes and returns the deliveries since the last call, in order.
     pub fn deliveries(&mut self) -> std::vec::Drain<'_, (ShardId, Delivery)> {
         self.outgoing.drain(..)
     }
 
-    /// Shows reactions, JSON, to all subscribers of a channel.
+    /// Delivers reactions to all subscribers of a channel. `data` is JSON.
     pub fn show_reactions(&mut self, name: &ChannelName, data: Bytes) {
         if let Some(channel) = self.table.get_mut(name) {
             deliver_publication(&mut self.outgoing, channel, Arc::new(unstored(name, data)));
         }
     }
 
-    /// Sets what those are shown who subscribe from now on, JSON; `None` = nothing.
+    /// Sets the reactions that clients get when they subscribe from now on, JSON; `None` = nothing.
     pub fn set_reactions(&mut self, name: &ChannelName, data: Option<Bytes>) {
         match data {
             Some(data) => drop(self.reactions.insert(name.clone(), Arc::new(unstored(name, data)))),
@@ -39,13 +39,13 @@ impl Channels {
     }
 }
 
-/// A publication that is in no log.
+/// A publication that no log keeps.
 fn unstored(name: &ChannelName, data: Bytes) -> Publication {
     Publication::encode(name, &Content { data, ..Content::default() }, None)
 }
 
-/// Delivers a publication to all subscribers, with the previous one if some of them may want deltas only. A publication
-/// outside the history is neither a delta nor the base of one: recovering clients have not seen it.
+/// Delivers a publication to all subscribers, with the previous one if some subscribers may want deltas. A publication
+/// outside the history is neither sent as a delta nor the base of one: recovering clients have not seen it.
 pub(super) fn deliver_publication(
     outgoing: &mut Vec<(ShardId, Delivery)>,
     channel: &mut Channel,

@@ -1,15 +1,15 @@
-//! Channels with history that are empty: they have no publication and no subscriber. They are kept, so that a client
-//! that returns to (offset 0, epoch) misses nothing. Their number is bounded and the oldest goes first, so that reading
+//! Empty channels with history: they have neither a publication nor a subscriber. They are kept so that a client that
+//! returns with (offset 0, epoch) misses nothing. Their number is limited, and the oldest are removed first. So reading
 //! channels that do not exist costs little memory.
 
 use std::collections::VecDeque;
 
 use touchline_protocol::stream::ChannelName;
 
-/// Entries that may have become void, beyond as many as there are valid ones, before they are cleared away.
+/// The number of void entries that are tolerated beyond the number of valid ones before void entries are removed.
 const SLACK: usize = 64;
 
-/// The order in which such channels became empty. An entry is valid while its channel has the entry's number; else it
+/// The order in which channels became empty. An entry is valid while its channel has the entry's number; otherwise it
 /// is void.
 #[derive(Debug, Default)]
 pub(super) struct Empties {
@@ -25,8 +25,8 @@ impl Empties {
         Empties { most, ..Empties::default() }
     }
 
-    /// Enters a channel and returns its number, which is never 0. `is_valid` says whether a channel still has a number.
-    /// Amortised O(1).
+    /// Adds a channel and returns its number, which is never 0. `is_valid` returns whether a channel still has a
+    /// number. Amortised O(1).
     pub(super) fn enter(&mut self, name: &ChannelName, is_valid: impl Fn(&str, u64) -> bool) -> u64 {
         if self.order.len() > 2 * self.valid + SLACK {
             self.order.retain(|(number, name)| is_valid(name, *number));
@@ -37,13 +37,13 @@ impl Empties {
         self.last
     }
 
-    /// A channel is no longer empty, or is gone.
+    /// Notes that a channel is no longer empty, or no longer exists.
     pub(super) fn leave(&mut self) {
         self.valid = self.valid.saturating_sub(1);
     }
 
-    /// The oldest channel that has to go because there are too many, or because it `is_over`. The caller forgets the
-    /// channel, and calls [`Empties::leave`].
+    /// The oldest channel that must be removed because there are too many, or because `is_over` returns true for it.
+    /// The caller forgets the channel and calls [`Empties::leave`].
     pub(super) fn next_to_go(
         &mut self,
         is_valid: impl Fn(&str, u64) -> bool,
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn entries_that_are_void_are_cleared_away_when_they_are_many() {
         let mut empties = Empties::new(1_000);
-        // Ten that stay.
+        // Ten entries that stay valid.
         let mut enter = || empties.enter(&"a".into(), |_, number| number <= 10);
         (1..=10).for_each(|number| assert_eq!(enter(), number));
-        // With twice as many, and the slack, it is not cleared yet.
+        // Void entries are removed only when there are more than twice the valid ones plus the slack.
         for (entered, kept) in [(74, 84), (1, 85), (1, 11), (1, 12)] {
             for _ in 0..entered {
                 empties.enter(&"b".into(), |_, number| number <= 10);

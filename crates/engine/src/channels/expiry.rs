@@ -1,5 +1,4 @@
-//! What goes by itself: publications that are too old, histories and caches that nobody uses, empty channels that are
-//! too many.
+//! What expires by itself: old publications, unused histories and caches, and empty channels beyond the limit.
 
 use std::cmp::Reverse;
 
@@ -9,8 +8,8 @@ use super::sync::SyncState;
 use super::table::{Channels, EXPIRY_STEP_MS, UNUSED_CACHE_TTL_MS, has_number};
 
 impl Channels {
-    /// Drops what has expired, and repeats the queries to log backends that requests wait for. Call it several times a
-    /// second.
+    /// Drops what has expired, and repeats the queries to log backends that requests wait for. Call this function
+    /// several times a second.
     pub fn expire(&mut self, now_ms: u64) {
         self.end_resting(now_ms);
         self.idempotency.forget(now_ms);
@@ -21,8 +20,8 @@ impl Channels {
         self.trim_empties(now_ms);
     }
 
-    /// Decides about a channel after its use. A channel without subscribers is forgotten at once, or kept for its
-    /// history, or, if its history has no publication yet, kept among the empty channels.
+    /// Decides what to do with a channel after its use. A channel without subscribers is forgotten at once, or kept for
+    /// its history. If its history has no publication yet, the channel is kept among the empty channels.
     pub(super) fn keep_or_forget(&mut self, name: &ChannelName, now_ms: u64) {
         let Channels { table, empties, expiries, .. } = self;
         let Some(channel) = table.get_mut(name) else { return };
@@ -43,7 +42,7 @@ impl Channels {
         self.trim_empties(now_ms);
     }
 
-    /// Forgets the oldest of the empty channels, while they are too many or their time is over.
+    /// Forgets the oldest empty channels while there are too many, or while their time is over.
     fn trim_empties(&mut self, now_ms: u64) {
         loop {
             let Channels { table, empties, .. } = self;
@@ -62,16 +61,16 @@ impl Channels {
         let has_subscribers = channel.subscribers.iter().any(|n| *n > 0);
         let Some(log) = &mut channel.log else { return };
         if log.expiry_ms != at_ms {
-            // The entry is of an earlier channel of this name.
+            // The entry belongs to an earlier channel of this name.
             return;
         }
         log.expiry_ms = 0;
         if log.empty_number > 0 {
-            // Empty channels expire in their own order.
+            // Empty channels expire in an order of their own.
             return;
         }
         log.ring.trim(now_ms);
-        // The log of a replicated channel is a cache, which is dropped when it is unused.
+        // The log of a replicated channel is a cache, which is dropped when it is no longer used.
         let is_cache = !matches!(channel.sync, SyncState::Idle) && log.retention.meta_ttl_ms == UNUSED_CACHE_TTL_MS;
         let next_ms = match log.ring.next_expiry_ms() {
             Some(_) if is_cache && !has_subscribers && log.forgotten_ms <= now_ms => return self.forget(&name),
@@ -80,7 +79,7 @@ impl Channels {
             None if has_subscribers && log.retention.meta_ttl_ms == UNUSED_CACHE_TTL_MS => {
                 now_ms.saturating_add(log.retention.meta_ttl_ms)
             }
-            // A publication, or the end of the last subscription, schedules the next check.
+            // A publication, or the end of the last subscription, will schedule the next check.
             None if has_subscribers => return,
             None if log.forgotten_ms > now_ms => log.forgotten_ms,
             None => return self.forget(&name),

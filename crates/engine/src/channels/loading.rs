@@ -1,9 +1,9 @@
 //! What log backends report: publications that they have appended, and the log of a channel.
 //!
-//! A client may be ahead of this node's cache: another node gave it its position a moment ago. The cache does not reply
-//! for the log backend then. The home queries the log backend, with one query for a channel at a time, and all requests
-//! that are ahead wait for its result. Loads are numbered in the order in which they are requested: a load that was
-//! requested before a client's request came says nothing about that request.
+//! A client may be ahead of this node's cache: another node gave it its position a moment ago. In that case the cache
+//! does not answer for the log backend. The home queries the log backend, with one query per channel at a time, and all
+//! requests that are ahead wait for the result. Loads are numbered in the order in which they are requested. A load
+//! that was requested before a client's request arrived says nothing about that request.
 
 use std::sync::Arc;
 
@@ -26,21 +26,21 @@ use crate::request::{ChannelRequest, Loaded};
 /// How long a log backend that has lost publications may take to begin a new epoch or run, milliseconds.
 const RUN_CHANGE_TIMEOUT_MS: u64 = 10_000;
 
-/// A cache without the link for less than `history_ttl` minus this time cannot have missed a publication that has
-/// expired since, milliseconds. Loads take time, and clocks differ.
+/// A cache that was without the link for less than `history_ttl` minus this time cannot have missed a publication that
+/// has expired since, milliseconds. The margin is needed because loads take time and clocks differ.
 const AGE_MARGIN_MS: u64 = 10_000;
 
-/// Which run of its log backend has assigned the offset of a publication.
+/// Which run of the log backend has assigned the offset of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AssigningRun {
-    /// The current one.
+    /// The current run of the log backend.
     Current,
-    /// One of the runs that the load told of.
+    /// One of the runs that the load listed.
     Any,
 }
 
 impl Channels {
-    /// Checks what the log backend has from an offset on, because it contradicts the cache. One check at a time.
+    /// Checks what the log backend has from an offset on, because it contradicts the cache. One check runs at a time.
     pub(super) fn verify(&mut self, channel: &ChannelName, from: Offset) {
         let is_of_store = self.log_backend(channel) == LogBackend::Store;
         let Some(Channel { sync, log: Some(log), .. }) = self.table.get_mut(channel) else { return };
@@ -48,17 +48,17 @@ impl Channels {
             log.cache.verification.next = Some(log.cache.verification.next.map_or(from, |next| next.min(from)));
             return;
         }
-        // The top of a cluster's channel may be that of its stream.
+        // The top of a channel in the cluster may be that of the whole stream.
         let top = if is_of_store { log.ring.position().offset } else { log.ring.newest().unwrap_or_default() };
         log.cache.verification = Verification { load: self.backends.next_load(), top, next: None };
         self.load(channel, from.previous());
     }
 
-    /// Compares a publication at or below the cache's top: the cache has it already, or the log backend was restored to
-    /// an earlier state and assigns offsets a second time.
+    /// Compares a publication at or below the cache's top. Either the cache has it already, or the log backend was
+    /// restored to an earlier state and assigns offsets a second time.
     ///
     /// # Errors
-    /// [`SyncEvent::Contradicted`] when the cache has another publication there.
+    /// [`SyncEvent::Contradicted`] when the cache has another publication at that offset.
     pub(super) fn compare(&mut self, channel: &ChannelName, cargo: &Cargo) -> Result<(), SyncEvent> {
         let Cargo::Publication(new) = cargo else { return Ok(()) };
         let Some(log) = self.table.get(channel).and_then(|known| known.log.as_ref()) else { return Ok(()) };
@@ -71,8 +71,8 @@ impl Channels {
         Ok(())
     }
 
-    /// The log backend has lost acknowledged publications from an offset on: it is told to begin a new run, and the
-    /// cache begins anew.
+    /// Handles that the log backend has lost acknowledged publications from an offset on: asks it to begin a new run,
+    /// and starts an empty cache.
     pub(super) fn begin_run(&mut self, channel: &ChannelName, first: Offset, now_ms: u64) {
         let backend = self.log_backend(channel);
         let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
@@ -91,7 +91,7 @@ impl Channels {
     }
 
     /// Whether a request to a live channel is ahead of the cache. `first_load` is the number of the first load that was
-    /// requested after the request came.
+    /// requested after the request arrived.
     pub(super) fn ahead(
         &mut self,
         channel: &ChannelName,
@@ -103,7 +103,7 @@ impl Channels {
         let Some((offset, epoch)) = request.position() else { return Ahead::No };
         let Some(ahead) = log.ring.ahead(offset, epoch) else { return Ahead::No };
         if log.cache.last_load >= first_load {
-            // The log backend was read since the request came, and does not have the offset.
+            // The log backend was read after the request arrived, and does not have the offset.
             return Ahead::No;
         }
         match &mut log.cache.ahead {
@@ -119,7 +119,7 @@ impl Channels {
         }
     }
 
-    /// Queries the log backend for what is behind the cache's top.
+    /// Queries the log backend for everything after the cache's top.
     pub(super) fn query_backend(&mut self, channel: &ChannelName, request: &ChannelRequest) {
         let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
         let ahead = request.position().and_then(|(offset, epoch)| log.ring.ahead(offset, epoch));
@@ -129,7 +129,7 @@ impl Channels {
         self.load(channel, top);
     }
 
-    /// Repeats the queries whose requests wait since the log backend did not have the offset.
+    /// Repeats the queries for requests that wait because the log backend did not have their offset.
     pub(super) fn end_resting(&mut self, now_ms: u64) {
         while let Some((until_ms, _)) = self.backends.resting.front()
             && *until_ms <= now_ms
@@ -160,8 +160,8 @@ impl Channels {
         self.step(channel, options, SyncEvent::Loaded(result), cargo, now_ms);
     }
 
-    /// The first offset at which the log backend has lost what it had acknowledged, by a load of this cache; `None` =
-    /// it has lost nothing that is known of.
+    /// The first offset at which, according to a load of this cache, the log backend has lost acknowledged
+    /// publications; `None` = no loss is known.
     fn first_lost(&self, channel: &ChannelName, loaded: &Loaded) -> Option<Offset> {
         let log = self.table.get(channel)?.log.as_ref()?;
         let position = log.ring.position();
@@ -171,21 +171,22 @@ impl Channels {
         first_lost(channel, log, loaded, self.log_backend(channel) == LogBackend::Store)
     }
 
-    /// What a load is worth that shows no loss.
+    /// How the home can use a load that shows no loss.
     fn judge(&self, channel: &ChannelName, loaded: &Loaded, now_ms: u64) -> LoadResult {
         let Some(known @ Channel { log: Some(log), .. }) = self.table.get(channel) else { return LoadResult::Stale };
         let position = log.ring.position();
         let is_watched = !known.is_broken && known.subscribers.iter().any(|count| *count > 0);
         if loaded.behind > position.offset {
-            // An earlier cache of this channel requested it, or a load has begun the cache anew since.
+            // An earlier cache of this channel requested the load, or another load has replaced the cache since.
             let is_query = matches!(log.cache.ahead, AheadQuery::Asked { load, .. } if loaded.number >= load);
             let is_check = log.cache.verification.load > 0 && loaded.number >= log.cache.verification.load;
             if is_query || is_check { LoadResult::StaleAwaited } else { LoadResult::Stale }
         } else if loaded.epoch == log.cache.lost.0 && now_ms < log.cache.lost.1 {
-            // Positions of this epoch may be of what is lost: the home does not trust them before the next epoch.
+            // Positions of this epoch may belong to lost publications. The home does not trust them until there is a
+            // new epoch.
             LoadResult::Distrusted
         } else if loaded.epoch != position.epoch && loaded.behind > Offset::START {
-            // It says nothing about what is up to the offset behind which it begins.
+            // The load says nothing about publications up to the offset after which it begins.
             if is_watched { LoadResult::OfOtherLogWatched } else { LoadResult::OfOtherLog }
         } else if is_watched && self.is_new(log, loaded, now_ms) {
             LoadResult::Incomplete
@@ -194,7 +195,7 @@ impl Channels {
         }
     }
 
-    /// Whether a load is of another log than the cache, or publications between the cache and the load are gone.
+    /// Whether a load belongs to another log than the cache, or publications between the cache and the load are gone.
     fn is_new(&self, log: &ChannelLog, loaded: &Loaded, now_ms: u64) -> bool {
         let position = log.ring.position();
         let synced_ms = log.cache.synced_ms;
@@ -203,7 +204,7 @@ impl Channels {
         loaded.epoch != position.epoch || loaded.floor > position.offset && !is_gapless
     }
 
-    /// Notes that the log backend was read. A query that the load answers is over.
+    /// Notes that the log backend was read. If the load answers a query, the query is over.
     pub(super) fn note_load(&mut self, channel: &ChannelName, cargo: &Cargo, now_ms: u64) {
         let Cargo::Load(loaded) = cargo else { return };
         let Channels { table, backends, .. } = self;
@@ -221,7 +222,7 @@ impl Channels {
         }
     }
 
-    /// Puts a load into the cache, and delivers what is new.
+    /// Puts a load into the cache, and delivers the new publications.
     ///
     /// # Errors
     /// [`SyncEvent::Unreadable`] when a publication cannot be read.
@@ -259,7 +260,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Appends what came while the log was loaded. What came meanwhile may be missing in the load.
+    /// Appends the publications that arrived while the log was loaded. They may be missing in the load.
     pub(super) fn replay(&mut self, channel: &ChannelName, options: &ChannelOptions, now_ms: u64) {
         let Some(Channel { log: Some(log), .. }) = self.table.get_mut(channel) else { return };
         let backlog = std::mem::take(&mut log.cache.backlog);
@@ -272,7 +273,7 @@ impl Channels {
     /// Appends a publication that follows the cache's top.
     ///
     /// # Errors
-    /// [`SyncEvent::Unreadable`] when it cannot be read.
+    /// [`SyncEvent::Unreadable`] when the publication cannot be read.
     pub(super) fn append_arrived(
         &mut self,
         channel: &ChannelName,
@@ -284,10 +285,10 @@ impl Channels {
         self.append(channel, options, (new.offset, &new.payload), AssigningRun::Current, now_ms)
     }
 
-    /// Appends a publication behind the cache's top. A publication that cannot be read is not skipped.
+    /// Appends a publication after the cache's top. A publication that cannot be read is not skipped.
     ///
     /// # Errors
-    /// [`SyncEvent::Unreadable`] when it cannot be read.
+    /// [`SyncEvent::Unreadable`] when the publication cannot be read.
     fn append(
         &mut self,
         channel: &ChannelName,
@@ -329,7 +330,7 @@ impl Channels {
     }
 }
 
-/// The first offset at which a log backend has lost what it had acknowledged: its log ends below the offset that was
+/// The first offset at which a log backend has lost acknowledged publications: its log ends below the offset that was
 /// known when the load was requested, or it has other publications than the cache. `None` = it has lost nothing.
 fn first_lost(channel: &str, log: &ChannelLog, loaded: &Loaded, is_of_store: bool) -> Option<Offset> {
     let (ring, verification) = (&log.ring, log.cache.verification);
@@ -351,13 +352,13 @@ fn first_lost(channel: &str, log: &ChannelLog, loaded: &Loaded, is_of_store: boo
     if let Some(newest) = ring.newest().filter(is_missing) {
         return Some(newest);
     }
-    // The top of a cluster's channel may be that of its stream: only the top at the start of a check counts.
+    // The top of a channel in the cluster may be that of the whole stream: only the top at the start of a check counts.
     let of_verification = if loaded.number >= verification.load { verification.top } else { Offset::START };
     let known = if is_of_store { loaded.behind.max(of_verification) } else { of_verification };
     (loaded.top < known).then_some(loaded.top + 1)
 }
 
-/// Whether a log backend has at an offset up to the cache's top a publication that the cache cannot have missed.
+/// Whether a log backend has, at an offset up to the cache's top, a publication that the cache cannot have missed.
 fn contradicts(ring: &HistoryRing, channel: &str, offset: Offset, payload: &[u8]) -> bool {
     let Ok(StoredPayload::Publication { time_ms, object }) = stored::decode(payload) else { return false };
     let epoch = ring.position().epoch;

@@ -1,4 +1,4 @@
-//! What a home does by itself: requests to channels whose log is in memory, or whose cache is up to date.
+//! What a home does without a log backend: requests to channels whose log is in memory, or whose cache is up to date.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::namespace::ChannelOptions;
 use crate::request::{ChannelRequest, History, Publish, Response};
 
 impl Channels {
-    /// Executes a request. The reply goes to the requester first, then the [`Channels::deliveries`] go to the shards.
+    /// Executes a request. The caller sends the response to the requester first, then the [`Channels::deliveries`] to
+    /// the shards.
     pub fn execute(&mut self, channel: &ChannelName, request: ChannelRequest, now_ms: u64) -> Response {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
@@ -21,7 +22,7 @@ impl Channels {
         };
         match request {
             ChannelRequest::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
-            // The refusal was sent, but the session had not received it when it left.
+            // The refusal was sent, but the session had not received it when the client unsubscribed.
             ChannelRequest::Unsubscribe { connection, is_answered: false }
                 if self.backends.refused.take(connection, channel) =>
             {
@@ -38,7 +39,8 @@ impl Channels {
         }
     }
 
-    /// Refuses a request to a channel whose namespace is not known. It may have been: then its subscribers leave.
+    /// Refuses a request to a channel whose namespace is unknown. If the namespace existed before, its subscribers
+    /// leave.
     pub(super) fn refuse(
         &mut self,
         channel: &ChannelName,

@@ -1,4 +1,4 @@
-//! Other options for channels that are in use.
+//! Applies changed options to channels that are in use.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::table::{Channel, ChannelLog, Channels, EXPIRY_STEP_MS};
 use crate::namespace::{ChannelOptions, Namespaces};
 
 impl Channels {
-    /// From now on these are the options of channels. A log in memory begins, ends, or changes its size in place.
-    /// Where a log backend keeps it, and it begins or ends, the subscribers are told to subscribe anew.
+    /// Replaces the options of channels. A log in memory begins, ends, or changes its size without a break. If a log in
+    /// a log backend begins or ends, the subscribers are asked to subscribe again.
     pub fn set_namespaces(&mut self, namespaces: Arc<Namespaces>, now_ms: u64) {
         let before = std::mem::replace(&mut self.namespaces, Arc::clone(&namespaces));
         let has_changed = |name: &&ChannelName| match (before.resolve(name), namespaces.resolve(name)) {
@@ -29,7 +29,7 @@ impl Channels {
         }
     }
 
-    /// Gives a channel what its options ask for.
+    /// Adapts a channel to its options.
     fn refit(&mut self, name: &ChannelName, options: &ChannelOptions, now_ms: u64) {
         let meta_ttl_ms = self.unused_ttl_ms(name);
         let has_none = self.table.get(name).is_some_and(|channel| channel.log.is_none());
@@ -43,13 +43,13 @@ impl Channels {
             log.retention.meta_ttl_ms = meta_ttl_ms.unwrap_or(retention.meta_ttl_ms);
             log.ring.refit(retention.size, (before.ttl_ms, retention.ttl_ms), now_ms);
             if log.expiry_ms > now_ms + EXPIRY_STEP_MS {
-                // The check that was scheduled finds another time, and does nothing.
+                // The check that is already scheduled finds another time and does nothing.
                 log.expiry_ms = 0;
                 log.schedule_expiry(name, now_ms + EXPIRY_STEP_MS, expiries);
             }
             return;
         }
-        // Behind a log that has ended no delta has a base.
+        // After a log has ended, no delta has a base.
         channel.latest = None;
         if channel.log.take().is_some_and(|log| log.empty_number > 0) {
             empties.leave();
@@ -67,7 +67,7 @@ impl Channels {
         }
     }
 
-    /// The namespace of a channel is gone. Its subscribers are told by their sessions.
+    /// Closes a channel whose namespace no longer exists. The sessions notify its subscribers.
     fn close(&mut self, name: &ChannelName, before: &ChannelOptions) {
         if self.backends.log_backend(name, before) == LogBackend::Cluster {
             self.command(BackendCommand::SetInterest { channel: name.clone(), is_wanted: false });
@@ -84,7 +84,7 @@ impl Channels {
     }
 }
 
-/// What of the options a channel is laid out by.
+/// The options that determine how a channel is set up.
 fn layout(options: &ChannelOptions) -> impl PartialEq {
     (options.has_history(), options.retention(), options.allowed_delta_types.is_empty())
 }

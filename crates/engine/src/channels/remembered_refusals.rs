@@ -1,5 +1,5 @@
-//! Refused subscribes that the home remembers for a while. A session may unsubscribe before the refusal has reached it;
-//! the home must not take such an unsubscribe for one of a subscriber.
+//! Refused subscribes that the home remembers for a while. A session may unsubscribe before it receives the refusal.
+//! The home must not mistake such an unsubscribe for one of a subscriber.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use touchline_protocol::stream::ChannelName;
 
 use crate::request::ConnectionId;
 
-/// Refused subscribes that a home remembers at most.
+/// The greatest number of refused subscribes that a home remembers.
 const REFUSED_MAX: usize = 100_000;
 /// How long a refused subscribe is remembered, milliseconds.
 const REFUSED_TTL_MS: u64 = 10_000;
@@ -20,7 +20,7 @@ type RefusedKey = (ConnectionId, ChannelName);
 pub(super) struct RefusedSubscribes {
     /// When each was refused, Unix milliseconds.
     times: BTreeMap<RefusedKey, u64>,
-    /// The same in the order of the times. An entry whose time is not in `times` is void.
+    /// The same entries in the order of the times. An entry whose time is not in `times` is void.
     order: VecDeque<(u64, RefusedKey)>,
 }
 
@@ -40,7 +40,7 @@ impl RefusedSubscribes {
         self.times.insert(key, now_ms);
     }
 
-    /// Whether a subscribe of this connection to this channel was refused lately. Forgets it.
+    /// Whether a subscribe of this connection to this channel was refused recently. Forgets the refusal.
     pub(super) fn take(&mut self, connection: ConnectionId, channel: &ChannelName) -> bool {
         !self.times.is_empty() && self.times.remove(&(connection, channel.clone())).is_some()
     }

@@ -1,13 +1,13 @@
 //! Replicated channels: their log is in a log backend, the cluster or the store. Their home keeps a cache of it for the
 //! subscribers of its node.
 //!
-//! A channel becomes *live* before its first subscribe is executed: the home subscribes to the channel in the cluster,
+//! A channel becomes *live* before its first subscribe is executed. The home subscribes to the channel in the cluster,
 //! then (with history) it loads the log. Requests wait meanwhile. A publication carries the previous offset, so the
 //! home notices a gap at once and fills it before it delivers any later publication. The store needs no subscription:
 //! it reports everything that it has appended.
 //!
-//! Here an input becomes a [`SyncEvent`], [`transition`] decides, and its effects are executed in order. An effect that
-//! causes another event (a publication that cannot be read) ends the effects of the first.
+//! This module turns each input into a [`SyncEvent`], [`transition`] decides, and the effects are executed in order. If
+//! an effect causes another event (a publication cannot be read), the remaining effects of the first event are skipped.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
 use crate::request::{Appended, BackendEvent, ChannelEvent, ChannelRequest, Loaded, Publish, Response, WaitingRequest};
 
-/// How long requests are refused at once after a load has failed, milliseconds.
+/// How long requests are refused immediately after a load has failed, milliseconds.
 pub(super) const LOAD_RETRY_MS: u64 = 200;
 
-/// What an event brings that its effects need.
+/// What an event carries that its effects need.
 #[derive(Debug)]
 pub(super) enum Cargo {
-    /// Nothing.
+    /// The effects need nothing else.
     None,
     /// A publication that the log backend has appended.
     Publication(Appended),
-    /// A load.
+    /// A part of the log that was loaded.
     Load(Box<Loaded>),
-    /// The top that the log has, or the first offset that contradicts the cache.
+    /// The last offset of the log, or the first offset that contradicts the cache.
     Offset(Offset),
 }
 
@@ -51,19 +51,19 @@ impl Cargo {
 }
 
 impl Channels {
-    /// Makes these channels a part of a cluster, which is not linked yet.
+    /// Puts these channels in cluster mode. The cluster is not linked yet.
     pub fn in_cluster(mut self) -> Self {
         self.backends.has_cluster = true;
         self
     }
 
-    /// Gives these channels a store for durable channels.
+    /// Gives these channels a store, which keeps the logs of durable channels.
     pub fn with_store(mut self) -> Self {
         self.backends.has_store = true;
         self
     }
 
-    /// Executes a request, which may have waited, or returns what has to be done first.
+    /// Executes a request, which may have waited before, or returns what the caller has to do first.
     pub fn submit(&mut self, channel: &ChannelName, request: impl Into<WaitingRequest>, now_ms: u64) -> Submitted {
         let WaitingRequest { request, first_load } = request.into();
         if !self.backends.has_cluster && !self.backends.has_store {
@@ -96,8 +96,8 @@ impl Channels {
         }
     }
 
-    /// Applies a report of a log backend to the cache of a channel. A report about a channel whose log is in memory
-    /// does nothing.
+    /// Applies a log backend's report to the cache of a channel. A report about a channel whose log is in memory has no
+    /// effect.
     pub fn apply(&mut self, channel: &ChannelName, event: BackendEvent, now_ms: u64) {
         let namespaces = Arc::clone(&self.namespaces);
         let Ok(options) = namespaces.resolve(channel) else { return };
@@ -116,17 +116,17 @@ impl Channels {
         }
     }
 
-    /// Takes the commands for the cluster and the store, in order.
+    /// Removes and returns the commands for the cluster and the store, in order.
     pub fn backend_commands(&mut self) -> Vec<BackendCommand> {
         std::mem::take(&mut self.backends.commands)
     }
 
-    /// Takes the channels whose waiting requests can be submitted again.
+    /// Removes and returns the channels whose waiting requests can be submitted again.
     pub fn take_ready(&mut self) -> Vec<ChannelName> {
         std::mem::take(&mut self.backends.ready)
     }
 
-    /// Whether the cache of a channel is up to date. A request that waits all the same is ahead of the cache.
+    /// Whether the cache of a channel is up to date. A request that waits nevertheless is ahead of the cache.
     pub fn is_live(&self, channel: &str) -> bool {
         self.table.get(channel).is_some_and(|known| known.sync == SyncState::Live)
     }
@@ -143,7 +143,7 @@ impl Channels {
         self.backends.commands.push(command);
     }
 
-    /// Requests the log of a channel behind an offset.
+    /// Requests the log of a channel after an offset.
     pub(super) fn load(&mut self, channel: &ChannelName, behind: Offset) {
         let number = self.backends.number_load();
         self.command(match self.log_backend(channel) {
@@ -201,8 +201,8 @@ impl Channels {
         Submitted::Done(Response::Published(None))
     }
 
-    /// Executes a request if the channel is live; else the request waits while the channel becomes live. With the
-    /// request comes the number of the first load that was requested after it.
+    /// Executes a request if the channel is live. Otherwise the request waits until the channel is live, together with
+    /// the number of the first load that was requested after it.
     fn when_live(
         &mut self,
         channel: &ChannelName,
@@ -275,13 +275,13 @@ impl Channels {
             _ if new.previous > top.offset => Arrival::BehindGap,
             _ => Arrival::Next,
         };
-        // As `step` does, without looking the channel up again for every publication.
+        // The same as `step`, but without another lookup of the channel for every publication.
         let (next, effects) = transition(*sync, SyncEvent::Appended(arrival));
         *sync = next;
         self.perform_all(channel, options, effects, Cargo::Publication(new), now_ms);
     }
 
-    /// Gives an event to a channel that is in the table, and executes what it does.
+    /// Gives an event to a channel in the table, and executes the effects.
     pub(super) fn step(
         &mut self,
         channel: &ChannelName,
@@ -296,7 +296,7 @@ impl Channels {
         self.perform_all(channel, options, effects, cargo, now_ms);
     }
 
-    /// Executes effects in order, up to one that causes another event.
+    /// Executes effects in order, until one causes another event.
     fn perform_all(
         &mut self,
         channel: &ChannelName,
@@ -315,7 +315,7 @@ impl Channels {
     /// Executes one effect.
     ///
     /// # Errors
-    /// The event that the effect causes, which ends the other effects.
+    /// The event that the effect causes. The remaining effects are skipped.
     fn perform(
         &mut self,
         channel: &ChannelName,
@@ -325,7 +325,7 @@ impl Channels {
         now_ms: u64,
     ) -> Result<(), SyncEvent> {
         match effect {
-            // The caller has the request.
+            // The caller handles the request.
             SyncEffect::Execute | SyncEffect::Wait | SyncEffect::Refuse | SyncEffect::Query => {}
             SyncEffect::Resume => self.make_ready(channel),
             SyncEffect::Follow => {
@@ -350,7 +350,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Executes an effect that changes the state of a cache only.
+    /// Executes an effect that only changes the state of a cache.
     fn note(&mut self, channel: &ChannelName, effect: SyncEffect, cargo: &mut Cargo, now_ms: u64) {
         let Some(log) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
         let cache = &mut log.cache;
@@ -376,7 +376,7 @@ impl Channels {
         }
     }
 
-    /// Tells the subscribers of a channel to subscribe anew.
+    /// Asks the subscribers of a channel to subscribe again.
     fn break_subscriptions(&mut self, channel: &ChannelName) {
         let Some(known) = self.table.get_mut(channel) else { return };
         deliver(&mut self.outgoing, known, ChannelEvent::Broken);

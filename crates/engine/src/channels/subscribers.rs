@@ -1,4 +1,4 @@
-//! Who subscribes to a channel, from which shard, and how many there were.
+//! The subscribers of a channel: on which shards they are, and how many there were.
 
 use indexmap::IndexMap;
 use touchline_protocol::stream::{ChannelName, StreamPosition};
@@ -9,27 +9,27 @@ use crate::events::{HeldChanges, StateKey};
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Response, Subscribe, Subscribed};
 
-/// What a home knows of one of its channels.
+/// What a home knows about one of its channels.
 #[derive(Debug, Clone)]
 pub struct ChannelFacts {
-    /// Connections of this node that subscribe to it.
+    /// The number of connections of this node that subscribe to the channel.
     pub subscribers: u64,
-    /// The top of its log; `None` = it has none.
+    /// The top of the channel's log; `None` = the channel has no log.
     pub position: Option<StreamPosition>,
-    /// Publications in its log, as far as it is in memory.
+    /// The number of publications of the log that are in memory.
     pub kept: usize,
-    /// `idle` (the log is in memory, or nobody follows it), `loading`, `live` or `failed`.
+    /// `idle` (the log is in memory, or the home does not follow it), `loading`, `live` or `failed`.
     pub state: &'static str,
 }
 
 impl Channels {
-    /// Channels with at least one subscriber: name and number of subscribers.
+    /// The channels that have at least one subscriber: name and number of subscribers.
     pub fn active(&self) -> impl Iterator<Item = (&ChannelName, u64)> {
         let counted = self.table.values().map(|c| (&c.name, c.subscribers.iter().map(|n| u64::from(*n)).sum::<u64>()));
         counted.filter(|(_, subscribers)| *subscribers > 0)
     }
 
-    /// What is known of one channel; `None` = nothing is: it has neither subscribers nor a log in memory.
+    /// What is known about one channel; `None` = the channel has neither subscribers nor a log in memory.
     pub fn facts(&self, name: &str) -> Option<ChannelFacts> {
         let channel = self.table.get(name)?;
         Some(ChannelFacts {
@@ -40,20 +40,20 @@ impl Channels {
         })
     }
 
-    /// Counts from now on the audiences of channels that are forgotten too.
+    /// From now on also counts the audiences of channels that are forgotten.
     pub fn counting_audiences(mut self) -> Self {
         self.forgotten_peaks = Some(IndexMap::with_hasher(*self.table.hasher()));
         self
     }
 
-    /// Notes from now on which channels get their first subscriber and lose their last.
+    /// From now on notes which channels get their first subscriber and lose their last.
     pub fn noting_held(mut self) -> Self {
         self.note_held(|_| false);
         self
     }
 
-    /// The same for channels that are in use: those with subscribers count as such that have just got the first, unless
-    /// they were noted before. `was_noted`: whether that is so of a channel.
+    /// The same when channels are in use already: a channel with subscribers counts as having just got its first one,
+    /// unless it was noted before. `was_noted` returns whether a channel was noted before.
     pub fn note_held(&mut self, was_noted: impl Fn(&str) -> bool) {
         let is_new = self.held.is_none();
         let held = self.held.get_or_insert_default();
@@ -64,12 +64,13 @@ impl Channels {
         }
     }
 
-    /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.
+    /// The channels that have got their first subscriber or lost their last; `None` = they are not noted.
     pub fn held_changes(&mut self) -> Option<&mut HeldChanges> {
         self.held.as_mut()
     }
 
-    /// Channels that had a subscriber since the last call: the present and the greatest number of subscribers.
+    /// The channels that had a subscriber since the last call, with their present and their greatest number of
+    /// subscribers.
     pub fn take_subscriber_counts(&mut self) -> Vec<(ChannelName, (u64, u64))> {
         let hasher = *self.table.hasher();
         let new = || IndexMap::with_hasher(hasher);
@@ -79,7 +80,7 @@ impl Channels {
             let current = channel.subscribers.iter().sum();
             let peak = std::mem::replace(&mut channel.peak, current);
             if peak > 0 {
-                // It may have been forgotten before, and have come again.
+                // The channel may have been forgotten and created again.
                 let before = forgotten.swap_remove(&channel.name).unwrap_or_default();
                 all.push((channel.name.clone(), (u64::from(current), u64::from(before.max(peak)))));
             }

@@ -1,8 +1,8 @@
-//! The sync state of a replicated channel, as one table: [`transition`] decides every pair of a state and an event. The
-//! page of the folder has the diagram; a test compares the two.
+//! The sync state of a replicated channel, as one table: [`transition`] decides for every pair of a state and an event.
+//! The folder's `mod.rs` has the diagram; a test compares the two.
 //!
-//! The table knows neither clocks nor logs: [`super::replicated_log`] finds out which event it is (a publication that
-//! follows the cache's top, or leaves a gap), and executes the effects in their order.
+//! The table knows neither clocks nor logs. [`super::replicated_log`] determines the event (a publication that follows
+//! the cache's top, or leaves a gap), and executes the effects in order.
 
 /// How far a home follows the log of a channel that a log backend keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -10,18 +10,18 @@ pub(super) enum SyncState {
     /// The home does not follow the log, or the log is in memory.
     #[default]
     Idle,
-    /// The home has asked the cluster for the channel's publications.
+    /// The home has asked the cluster to send the channel's publications.
     Subscribing,
     /// The home has asked the log backend for the log.
     Loading,
     /// The cache is up to date.
     Live,
-    /// The log backend did not give the log. It is not asked again for a moment.
+    /// The log backend failed to return the log. It is not asked again for a moment.
     Failed,
 }
 
 impl SyncState {
-    /// The name for operators.
+    /// The state's name, for operators.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             SyncState::Idle => "idle",
@@ -35,119 +35,119 @@ impl SyncState {
 /// What a request can expect of the channel's log backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LogReach {
-    /// It is the store.
+    /// The log backend is the store.
     Store,
-    /// It is the cluster, and the link is there.
+    /// The log backend is the cluster, and the link is up.
     Cluster,
-    /// It is the cluster without the link, but the channel has no history: this node serves it alone.
+    /// The log backend is the cluster and the link is down, but the channel has no history: this node serves it alone.
     Alone,
-    /// It is the cluster without the link.
+    /// The log backend is the cluster, and the link is down.
     Cut,
 }
 
 /// Whether a request to a live channel continues from a position that the cache does not have yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Ahead {
-    /// No.
+    /// The request needs nothing that the cache does not have.
     No,
-    /// Yes, and the log backend has to be queried.
+    /// The request is ahead of the cache, and the log backend has to be queried.
     Unasked,
-    /// Yes, and the result of a query, or the time of the next one, is awaited.
+    /// The request is ahead of the cache. The result of a query, or the time of the next query, is awaited.
     Asked,
-    /// Yes, and the last query has failed a moment ago.
+    /// The request is ahead of the cache, and the last query failed a moment ago.
     Failed,
 }
 
-/// Where a publication stands that the log backend has appended.
+/// Where a publication belongs that the log backend has appended, compared with the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Arrival {
-    /// Behind the cache's top, without a gap.
+    /// Directly after the cache's top, without a gap.
     Next,
-    /// Behind a gap.
+    /// After a gap: publications before it are missing in the cache.
     BehindGap,
     /// At or below the cache's top.
     Repeated,
-    /// In another epoch.
+    /// In another epoch than the cache.
     OfOtherEpoch,
 }
 
-/// What a load is worth.
+/// How the home can use a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LoadResult {
-    /// The log backend did not answer.
+    /// The log backend did not return the log.
     Failed,
-    /// The same, and requests wait for the result.
+    /// The log backend did not return the log, and requests wait for the result.
     QueryFailed,
-    /// An earlier cache of the channel requested it.
+    /// The load was requested by an earlier cache of the channel.
     Stale,
-    /// The same, and requests or a check of this cache wait for it: another load has begun the cache anew meanwhile.
+    /// The same, and requests or a check of this cache wait for it: another load has replaced the cache meanwhile.
     StaleAwaited,
-    /// The log backend has lost what it had acknowledged.
+    /// The load shows that the log backend has lost acknowledged publications.
     Lost,
-    /// It is of an epoch that has lost publications a moment ago.
+    /// The load has an epoch that lost publications a moment ago.
     Distrusted,
-    /// It begins behind an offset of another log than this one, and subscribers follow the other log.
+    /// The load begins after an offset of another log than this one, and subscribers follow this one.
     OfOtherLogWatched,
-    /// The same, and nobody follows the other log.
+    /// The load begins after an offset of another log than this one, and this log has no followers.
     OfOtherLog,
-    /// Subscribers would miss publications between the cache and the load.
+    /// With this load, subscribers would miss publications between the cache and the load.
     Incomplete,
-    /// It continues the cache, or begins a new one that nobody watches.
+    /// The load continues the cache, or begins a new one that has no followers yet.
     Complete,
 }
 
-/// What another node, or the stream, reports of a channel's log.
+/// What another node or the stream reports about a channel's log, compared with the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Growth {
-    /// It ends behind the cache's top.
+    /// The log ends after the cache's top.
     Beyond,
-    /// The cache has all of it.
+    /// The cache has everything that was reported.
     Known,
-    /// It contradicts the cache.
+    /// The report contradicts the cache.
     Contradicting,
 }
 
-/// What happens to a channel, as far as its sync state is concerned.
+/// An event that concerns the sync state of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SyncEvent {
-    /// A request came that needs a live channel.
+    /// A request arrived that needs a live channel.
     Requested(LogReach, Ahead),
-    /// The moment after a failure is over.
+    /// The waiting time after a failure is over.
     RetryDue,
-    /// The node gets the channel's publications from now on.
+    /// The node receives the channel's publications from now on.
     Subscribed {
-        /// The channel has a log.
+        /// Whether the channel has a log.
         has_log: bool,
     },
     /// The log backend has appended a publication.
     Appended(Arrival),
-    /// The log backend has another publication than the cache at an offset.
+    /// At some offset the log backend has another publication than the cache.
     Contradicted,
-    /// A publication cannot be read.
+    /// A publication of the log cannot be read.
     Unreadable,
-    /// A load is over.
+    /// A load has finished or failed.
     Loaded(LoadResult),
-    /// The log has grown.
+    /// The log is reported to have grown.
     Reported(Growth),
-    /// Reports of the store may be missing.
+    /// Reports of the store may have been lost.
     Missed,
     /// The stream that holds the channel's log has grown.
     StreamGrown,
-    /// The options of the channel give it a log, or take it away.
+    /// The changed options of the channel give it a log, or remove its log.
     Relogged,
     /// The link to the cluster is back.
     Linked {
-        /// The channel has a log.
+        /// Whether the channel has a log.
         has_log: bool,
     },
     /// The link to the cluster is lost.
     Unlinked {
-        /// Requests wait for the result of a query.
+        /// Whether requests wait for the result of a query.
         has_query: bool,
     },
 }
 
-/// What a transition makes the home do.
+/// What a transition requires the home to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SyncEffect {
     /// Execute the request.
@@ -156,68 +156,68 @@ pub(super) enum SyncEffect {
     Wait,
     /// Refuse the request.
     Refuse,
-    /// Submit the requests that wait again.
+    /// Submit the waiting requests again.
     Resume,
-    /// Query the log backend for what the request needs.
+    /// Query the log backend for the offset that the request needs.
     Query,
-    /// End the query: the requests that wait for it are judged anew.
+    /// End the query: the requests that wait for it are judged again.
     EndQuery,
-    /// Note that the query failed, so that none follows for a moment.
+    /// Note that the query failed, so that the next one is delayed.
     FailQuery,
-    /// Ask the cluster for the channel's publications.
+    /// Ask the cluster to send the channel's publications.
     Follow,
-    /// Load the whole log.
+    /// Load the whole log of the channel.
     LoadAll,
-    /// Load what is behind the cache's top.
+    /// Load everything after the cache's top.
     LoadGap,
-    /// Load what the cache keeps and all behind it, and compare.
+    /// Load what the cache keeps and everything after it, and compare.
     LoadKept,
-    /// Load the cache's newest publication and all behind it, and compare.
+    /// Load the cache's newest publication and everything after it, and compare.
     LoadNewest,
-    /// Read what is behind the cache's top, if there is anything.
+    /// Read what is after the cache's top, if there is anything.
     Check,
     /// Load from an offset that contradicts the cache, now or after the load under way, and compare.
     Verify,
-    /// Let the next contradiction be checked.
+    /// Allow the next contradiction to be checked.
     EndVerification,
     /// Append the publication to the cache and deliver it.
     Append,
     /// Compare the publication with the cache.
     Compare,
-    /// Keep the publication until the load is there.
+    /// Keep the publication until the load has finished.
     Hold,
-    /// Note up to where the log goes.
+    /// Note the highest known offset of the log.
     NoteTop,
-    /// Forget what was kept until the load is there.
+    /// Drop the publications that were kept until the load has finished.
     DropBacklog,
     /// Note that the log backend was read.
     NoteLoad,
-    /// Put the load into the cache and deliver what is new.
+    /// Put the load into the cache and deliver the new publications.
     Apply,
-    /// Append what was kept until the load was there.
+    /// Append the publications that were kept during the load.
     Replay,
-    /// Forget the cache.
+    /// Remove the cache of the log.
     DropCache,
-    /// Tell the log backend to begin a new run.
+    /// Ask the log backend to begin a new run.
     BeginRun,
-    /// Note until when the cache missed nothing.
+    /// Note the time until which the cache missed nothing.
     NoteSynced,
-    /// Note until when the log backend is not asked again.
+    /// Note the time before which the log backend is not asked again.
     ScheduleRetry,
-    /// Tell the subscribers to subscribe anew.
+    /// Ask the subscribers to subscribe again.
     Break,
     /// Forget the channel if it has no subscribers.
     ForgetUnused,
 }
 
-/// The next state, and what the home does, in order.
+/// The next state, and the effects that the home executes in order.
 pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'static [SyncEffect]) {
     use SyncEffect::*;
     use SyncEvent::*;
     use SyncState::{Failed, Idle, Live, Loading, Subscribing};
     use {Ahead as A, Arrival as P, Growth as G, LoadResult as L, LogReach as R};
     match (state, event) {
-        // Requests: each is executed, waits, or is refused.
+        // Requests: each one is executed, waits, or is refused.
         (Live, Requested(_, A::No)) => (Live, &[Execute]),
         (Live, Requested(R::Store | R::Cluster, A::Unasked)) => (Live, &[Query, Wait]),
         (Live, Requested(R::Store | R::Cluster, A::Asked)) => (Live, &[Wait]),
@@ -235,7 +235,7 @@ pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'st
         (Subscribing, Subscribed { has_log: true }) => (Loading, &[LoadAll]),
         (Subscribing, Subscribed { has_log: false }) => (Live, &[Resume]),
         (Idle | Loading | Live | Failed, Subscribed { .. }) => (state, &[]),
-        // Publications: they are delivered by a live cache only.
+        // Publications: only a live cache delivers them.
         (Live, Appended(P::Next)) => (Live, &[Append]),
         (Live, Appended(P::Repeated)) => (Live, &[Compare]),
         (Live, Appended(P::BehindGap)) => (Loading, &[Hold, LoadGap]),
@@ -257,7 +257,7 @@ pub(super) fn transition(state: SyncState, event: SyncEvent) -> (SyncState, &'st
             (Idle, &[NoteLoad, EndQuery, EndVerification, Resume, Break, ForgetUnused])
         }
         (Live | Loading, Loaded(L::Complete)) => (Live, &[NoteLoad, Apply, Resume, Replay]),
-        // Reports. What the home does not follow, it loads whole when it is needed.
+        // Reports. A log that the home does not follow is loaded as a whole when it is needed.
         (Live, Reported(G::Beyond)) => (Loading, &[LoadGap]),
         (Live, Reported(G::Known)) => (Live, &[]),
         (Loading, Reported(G::Beyond | G::Known)) => (Loading, &[NoteTop]),
@@ -314,7 +314,7 @@ mod tests {
         all
     }
 
-    /// Each state and event, with the next state and the effects.
+    /// All pairs of a state and an event, each with the next state and the effects.
     fn table() -> impl Iterator<Item = (SyncState, SyncEvent, SyncState, &'static [SyncEffect])> {
         STATES.into_iter().flat_map(|state| {
             events().into_iter().map(move |event| {
@@ -377,12 +377,12 @@ mod tests {
         assert_eq!(transition(SyncState::Idle, request).0, SyncState::Loading, "a failed load is tried again");
     }
 
-    /// Whenever a request waits, what will answer it is under way. A request waits for the load of a loading channel,
-    /// or for the query of a live one: each result of that load, and each end of it, judges the request anew, or
-    /// another load takes its place.
+    /// Whenever a request waits, something that will answer it is under way. A request waits for the load of a loading
+    /// channel, or for the query of a live one. Each result of that load, and each end of it, judges the request again,
+    /// or another load replaces it.
     #[test]
     fn what_a_request_waits_for_answers_it_or_is_replaced() {
-        // Those that say of themselves that no request waits for them.
+        // Events that themselves say that no request waits for them.
         let unawaited = |state, event| match (state, event) {
             (_, SyncEvent::Loaded(LoadResult::Stale)) => true,
             (SyncState::Loading, SyncEvent::Loaded(LoadResult::StaleAwaited)) => true,
@@ -410,14 +410,14 @@ mod tests {
             assert!(!delivers || next == SyncState::Live, "{state:?} {event:?}");
             let was_followed = matches!(state, SyncState::Live | SyncState::Loading);
             let is_over = was_followed && matches!(next, SyncState::Idle | SyncState::Failed);
-            // Who has subscribed without a log does not follow one that begins.
+            // A client that subscribed while there was no log does not follow a log that begins.
             let is_another = event == SyncEvent::Relogged && state != SyncState::Failed;
             assert_eq!(has(effects, &[SyncEffect::Break]), is_over || is_another, "{state:?} {event:?}");
         }
     }
 
     proptest! {
-        /// Requests wait only while a subscription, a load or a query is under way; each answer ends what it answers.
+        /// Requests wait only while a subscription, a load or a query is under way. Each answer ends what it answers.
         #[test]
         fn a_request_never_waits_for_nothing(steps in prop::collection::vec(0..events().len(), 1..200)) {
             let all = events();
@@ -441,7 +441,7 @@ mod tests {
                 let unlinked = matches!(event, SyncEvent::Unlinked { has_query: false });
                 let failed = event == SyncEvent::Loaded(LoadResult::Failed);
                 if (unlinked || failed) && state == SyncState::Live && has_query {
-                    // The event says that there is no query.
+                    // The event itself says that there is no query.
                     waiting = 0;
                     has_query = false;
                 }

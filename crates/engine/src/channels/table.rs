@@ -1,4 +1,4 @@
-//! The table of the channels whose home is one shard: how a channel comes into it, and how it goes.
+//! The table of the channels whose home is one shard: how channels are added and removed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,26 +19,26 @@ use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
 use crate::request::{Delivery, ShardId};
 
-/// The shortest time between two checks of a channel's expiry, milliseconds. Busy channels trim themselves when they
-/// publish.
+/// The shortest time between two checks of a channel's expiry, milliseconds. Busy channels remove expired publications
+/// when they publish.
 pub(super) const EXPIRY_STEP_MS: u64 = 1_000;
 /// How long the cache of a channel without subscribers is kept after its last use, milliseconds.
 pub(super) const UNUSED_CACHE_TTL_MS: u64 = 10_000;
 
-/// A channel that costs memory: with subscribers or a history.
+/// A channel that costs memory: it has subscribers or a history.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) name: ChannelName,
-    /// Subscribers on each shard.
+    /// The number of subscribers on each shard.
     pub(super) subscribers: Box<[u32]>,
     pub(super) log: Option<Box<ChannelLog>>,
     /// How far the cache follows the log backend; `Idle` if the log is in memory.
     pub(super) sync: SyncState,
-    /// All subscribers were told to subscribe anew; they may not have left yet.
+    /// All subscribers were asked to subscribe again; some may not have left yet.
     pub(super) is_broken: bool,
-    /// The greatest number of subscribers at a time since [`Channels::take_subscriber_counts`] was called.
+    /// The greatest number of simultaneous subscribers since [`Channels::take_subscriber_counts`] was called.
     pub(super) peak: u32,
-    /// Subscribers may request deltas to the previous publication.
+    /// Whether subscribers may request deltas to the previous publication.
     pub(super) has_changes: bool,
     /// The previous publication, the base of the next delta; `None` = there is none, or deltas are not allowed.
     pub(super) latest: Option<Arc<Publication>>,
@@ -49,21 +49,21 @@ pub(super) struct Channel {
 pub(super) struct ChannelLog {
     pub(super) ring: HistoryRing,
     pub(super) retention: Retention,
-    /// When an unused, empty history is forgotten with its position, Unix milliseconds.
+    /// When an unused, empty history is forgotten together with its position, Unix milliseconds.
     pub(super) forgotten_ms: u64,
     pub(super) version: u64,
     pub(super) version_epoch: Box<str>,
-    /// When its expiry is checked, Unix milliseconds; 0 = no check is scheduled.
+    /// When the log's expiry is checked, Unix milliseconds; 0 = no check is scheduled.
     pub(super) expiry_ms: u64,
-    /// Its number among the empty channels; 0 = it is not one of them.
+    /// The channel's number among the empty channels; 0 = it is not one of them.
     pub(super) empty_number: u64,
-    /// What is known of the log backend's log.
+    /// What is known about the log that the log backend keeps.
     pub(super) cache: CacheState,
 }
 
-/// Channels by name, in an order that depends on what happened only.
+/// Channels by name. Their order depends only on the past events.
 pub(super) type ChannelTable = IndexMap<ChannelName, Channel, SipState>;
-/// Times in Unix milliseconds and channels, the earliest on top.
+/// Channels with times in Unix milliseconds, the earliest on top.
 pub(super) type Expiries = BinaryHeap<Reverse<(u64, ChannelName)>>;
 
 /// The channels whose home is one shard.
@@ -71,11 +71,11 @@ pub(super) type Expiries = BinaryHeap<Reverse<(u64, ChannelName)>>;
 pub struct Channels {
     pub(super) namespaces: Arc<Namespaces>,
     pub(super) shards: usize,
-    /// Channels in the table; 0 = any number.
+    /// The greatest number of channels in the table; 0 = any number.
     pub(super) limit: usize,
     pub(super) random: u64,
     pub(super) table: ChannelTable,
-    /// When to check the expiry of which channel. An entry whose time differs from the channel's `expiry_ms` is void.
+    /// When the expiry of each channel is checked. An entry is void if its time differs from the channel's `expiry_ms`.
     pub(super) expiries: Expiries,
     pub(super) empties: Empties,
     pub(super) idempotency: Idempotency,
@@ -84,24 +84,24 @@ pub struct Channels {
     /// The greatest numbers of subscribers of forgotten channels, for [`Channels::take_subscriber_counts`]; `None` =
     /// they are not counted.
     pub(super) forgotten_peaks: Option<IndexMap<ChannelName, u32, SipState>>,
-    /// Channels that have got their first subscriber or lost their last; `None` = they are not noted.
+    /// The channels that have got their first subscriber or lost their last; `None` = they are not noted.
     pub(super) held: Option<HeldChanges>,
-    /// What was last shown of the reactions of channels, also of those that nobody is subscribed to.
+    /// The reactions that were last delivered in each channel, also in channels without subscribers.
     pub(super) reactions: IndexMap<ChannelName, Arc<Publication>, SipState>,
-    /// The last publish was one that is known already, or a version that is no newer: see
+    /// The last publish was a repetition: its idempotency key was known already, or its version was not newer. See
     /// [`Channels::take_repetition`].
     pub(super) is_repetition: bool,
 }
 
 impl Channels {
-    /// Whether a publish since the last call was answered without a new publication: by its idempotency key, or because
-    /// its version is no newer.
+    /// Whether a publish since the last call was answered without a new publication: its idempotency key was known
+    /// already, or its version was not newer.
     pub fn take_repetition(&mut self) -> bool {
         std::mem::take(&mut self.is_repetition)
     }
 
-    /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier process is used
-    /// again. `hash_seed` is that of the hashes of channels and idempotency keys, which clients and backends choose.
+    /// An empty table. The epochs are derived from `seed`; it must be random, so that no epoch of an earlier process is
+    /// used again. `hash_seed` seeds the hashes of channels and idempotency keys, which clients and backends choose.
     pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64, hash_seed: HashSeed) -> Self {
         let empties = Empties::new(namespaces.settings().empty_channels_max.div_ceil(shards.max(1)));
         Channels {
@@ -122,18 +122,18 @@ impl Channels {
         }
     }
 
-    /// The same with a limit to the channels that cost memory: those with subscribers or a history. 0 = any number.
+    /// Limits the number of channels that cost memory: those with subscribers or a history. 0 = any number.
     pub fn limited(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Channels that cost memory: with subscribers or a history.
+    /// The number of channels that cost memory: those with subscribers or a history.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether no channel is known.
+    /// Whether the table has no channel.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -155,7 +155,8 @@ impl Channels {
         Ok(())
     }
 
-    /// The channel, created if it does not exist. A channel with history gets an epoch and its time to live.
+    /// Returns the channel, and creates it if it does not exist. A channel with history gets an epoch and its time to
+    /// live.
     pub(super) fn channel(&mut self, name: &ChannelName, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
         let meta_ttl_ms = self.unused_ttl_ms(name);
         let Channels { table, random, expiries, shards, empties, .. } = self;
@@ -191,8 +192,8 @@ impl Channels {
         Epoch::from_bits(next_random(&mut self.random))
     }
 
-    /// Takes a channel out of the table; the node follows it in the cluster no more. Requests that wait for it are
-    /// judged anew: what answers a channel that is not in the table finds nobody.
+    /// Removes a channel from the table; the node no longer follows it in the cluster. Requests that wait for the
+    /// channel are judged again, because an answer for a channel that is not in the table is ignored.
     pub(super) fn forget(&mut self, name: &ChannelName) {
         let Some(forgotten) = self.table.swap_remove(name) else { return };
         if forgotten.can_be_awaited() {
@@ -214,7 +215,7 @@ impl Channels {
         (self.log_backend(channel) != LogBackend::Memory).then_some(UNUSED_CACHE_TTL_MS)
     }
 
-    /// The log backend of a channel; memory if its namespace is not known.
+    /// The log backend of a channel; memory if its namespace is unknown.
     pub(super) fn log_backend(&self, channel: &str) -> LogBackend {
         self.namespaces
             .resolve(channel)
@@ -254,7 +255,7 @@ impl ChannelLog {
     }
 }
 
-/// Whether a channel is among the empty ones under this number.
+/// Whether a channel is among the empty ones with this number.
 pub(super) fn has_number(table: &ChannelTable, name: &str, number: u64) -> bool {
     table.get(name).and_then(|channel| channel.log.as_ref()).is_some_and(|log| log.empty_number == number)
 }

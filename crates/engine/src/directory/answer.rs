@@ -1,4 +1,4 @@
-//! The JSON of replies and messages.
+//! The JSON of the directory's replies and messages.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn write_entry(out: &mut Vec<u8>, entry: &Entry, key: &str) {
     object.close();
 }
 
-/// An owned name. `version` is for `update_meta`.
+/// Writes a name with its owner. `version` is for `update_meta`.
 pub(super) fn entry(entry: &Entry) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
     write_entry(&mut out, entry, "name");
@@ -43,7 +43,7 @@ pub(super) fn names(entries: &[Entry], next: u32) -> Vec<u8> {
     out
 }
 
-/// A page of names in their order: where there are more, its last name is the cursor.
+/// Writes a page of names in their order. If there are more names, the last name of the page is the cursor.
 pub(super) fn names_in_order(entries: &[Entry], has_more: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -74,14 +74,14 @@ fn write_member(out: &mut Vec<u8>, entry: &Entry) {
     object.close();
 }
 
-/// One member of a group.
+/// Writes one member of a group.
 pub(super) fn member(entry: &Entry) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
     write_member(&mut out, entry);
     out
 }
 
-/// `count` is exact; `members` may be a sample of them.
+/// Writes members of a group. `count` is exact; `members` may be a sample of them.
 pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -92,7 +92,7 @@ pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
     out
 }
 
-/// A page of the members of a group, which has `count`.
+/// Writes a page of the members of a group that has `count` members.
 pub(super) fn member_page(members: &[Entry], count: u64, next: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -121,7 +121,7 @@ pub(super) fn counts(replica: &Replica) -> Vec<u8> {
     out
 }
 
-/// A message of a client, or of a backend, to another client. `from` is empty if a backend sends it.
+/// Writes a message of a client or a backend to another client. `from` is empty if a backend sends it.
 pub(super) fn message(requester: &Requester, to: &str, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 120);
     let mut object = ObjectWriter::open(&mut out);
@@ -135,12 +135,12 @@ pub(super) fn message(requester: &Requester, to: &str, data: &Bytes) -> Vec<u8> 
     out
 }
 
-/// A message of a backend to a connection, for which it needs neither a name nor a group. `to`: the connection's user.
+/// Writes a message of a backend to a connection, which needs no name or group for it. `to`: the connection's user.
 pub fn message_of_backend(to: &str, data: &Bytes) -> Vec<u8> {
     message(&Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true }, to, data)
 }
 
-/// A message as a push that many clients share.
+/// Writes a message as a push that many clients share.
 pub fn push(message: &[u8]) -> EncodedPush {
     EncodedPush::encode(message.len(), |out| {
         let mut object = ObjectWriter::open(out);
@@ -151,9 +151,10 @@ pub fn push(message: &[u8]) -> EncodedPush {
     })
 }
 
-/// A message that is a call with this number: the number is its first field.
+/// Writes a message that is a call with this number. The number is its first field.
 ///
-/// By hand, as the two below: the message is JSON already, and a field is put into it without reading it.
+/// The JSON is written by hand, as in the two functions below: the message is JSON already, and the field is inserted
+/// without reading it.
 pub fn numbered(call: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 30);
     out.extend_from_slice(format!("{{\"call\":{call},").as_bytes());
@@ -161,7 +162,7 @@ pub fn numbered(call: u64, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A message as the store keeps it for a name: with its time, Unix milliseconds.
+/// Writes a message as the store keeps it for a name, with its time in Unix milliseconds.
 pub(super) fn stored_message(requester: &Requester, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
     let mut stored = message(requester, to, data);
     stored.pop();
@@ -169,14 +170,14 @@ pub(super) fn stored_message(requester: &Requester, to: &str, data: &Bytes, now_
     stored
 }
 
-/// An inbox message as its client gets it: with its id.
+/// Writes an inbox message as its client gets it, with its id.
 pub(super) fn inbox_message(id: u64, message: &[u8]) -> Vec<u8> {
     let mut out = format!("{{\"id\":\"{id}\",").into_bytes();
     out.extend_from_slice(message.get(1..).unwrap_or(b"}"));
     out
 }
 
-/// The message to a client that lost a name.
+/// Writes the message to a client that lost a name.
 pub(super) fn lost(scope: &str, lost: &Entry, winner: &Entry, reason: Reason) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -196,7 +197,7 @@ pub(super) fn sent(count: usize) -> Vec<u8> {
     out
 }
 
-/// The reply to a call of one client.
+/// Writes the reply to a call of one client.
 pub(super) fn reply(reply: CallReply) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -209,7 +210,7 @@ pub(super) fn reply(reply: CallReply) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// The replies to a call of a group, and the members that did not reply.
+/// Writes the replies to a call of a group, and the members that did not reply.
 pub(super) fn replies(replies: &[(OwnerId, CallReply)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -236,7 +237,7 @@ pub(super) fn replies(replies: &[(OwnerId, CallReply)]) -> Vec<u8> {
     out
 }
 
-/// A change of a scope, for its watchers.
+/// Writes a change of a scope, for its watchers.
 pub(super) fn event(event: &RegistryEvent) -> Vec<u8> {
     let (change, key) = match event.change {
         EntryChange::Registered => ("registered", "name"),
@@ -259,7 +260,7 @@ pub(super) fn event(event: &RegistryEvent) -> Vec<u8> {
     out
 }
 
-/// JSON of an error that is part of a reply.
+/// Writes the JSON of an error that is part of a reply.
 pub(super) fn error_json(out: &mut Vec<u8>, error: &CallError) {
     match error {
         CallError::Server(error) => encode::error(out, error),

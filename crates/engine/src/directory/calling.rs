@@ -28,7 +28,7 @@ impl<A> Directory<A> {
         Ok(answer::sent(1))
     }
 
-    /// Checks whether so many more calls of a scope may wait. Returns how long they may wait, milliseconds.
+    /// Checks whether `more` calls of a scope may wait. Returns how long they may wait, milliseconds.
     pub(super) fn check_call(
         &mut self,
         requester: &Requester,
@@ -45,7 +45,7 @@ impl<A> Directory<A> {
         fits.then_some(timeout_ms.min(options.call_timeout_max.as_millis() as u64)).ok_or(Error::TOO_MANY_CALLS)
     }
 
-    /// Calls a name.
+    /// Calls a name, and notes where the reply must be sent.
     pub(super) fn call(
         &mut self,
         requester: &Requester,
@@ -74,7 +74,7 @@ impl<A> Directory<A> {
         });
     }
 
-    /// Handles the reply of a client to a call: its data, or its own error, both JSON.
+    /// Handles a client's reply to a call: its data or its own error, both JSON.
     ///
     /// # Errors
     /// 107 if the reply does not fit into a message to another node, 4008 if no such call waits for this client.
@@ -85,7 +85,7 @@ impl<A> Directory<A> {
         outcome: Result<Bytes, Bytes>,
     ) -> Result<(), Error> {
         let (Ok(json) | Err(json)) = &outcome;
-        // Messages to clients are checked when they are written, entries by their replica.
+        // Messages to clients are checked when they are written; entries are checked by their replica.
         self.fits(json.len())?;
         if !self.calls.is_awaited(call, callee) {
             return Err(Error::NO_SUCH_CALL);
@@ -95,7 +95,7 @@ impl<A> Directory<A> {
         Ok(())
     }
 
-    /// Sends what calls have come to to their callers.
+    /// Sends the results of finished calls to their callers.
     pub(super) fn finish_all(&mut self, done: impl IntoIterator<Item = FinishedCall<A>>) {
         for done in done {
             self.effects.push(match done {

@@ -1,4 +1,4 @@
-//! Calls that wait for a reply: of one client, or of every member of a group.
+//! Calls that wait for a reply from one client, or from every member of a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,20 +13,20 @@ pub(super) type CallReply = Result<Bytes, CallError>;
 /// Why a call has no data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallError {
-    /// An error of the server.
+    /// The server could not complete the call.
     Server(Error),
-    /// The called client's own error, JSON.
+    /// The called client replied with its own error, JSON.
     Client(Bytes),
 }
 
-/// The part that waits for the reply.
+/// Where the reply to a call must be sent.
 #[derive(Debug)]
 pub(super) enum CallOrigin<A> {
     /// A requester on this node.
     Here(A),
-    /// Another node, with that node's number of the call.
+    /// Another node, with the call's number on that node.
     Node(Arc<str>, u64),
-    /// A call of a group, with the group call's number.
+    /// A call of a group, with the number of the group call.
     Group(u64),
 }
 
@@ -34,14 +34,14 @@ pub(super) enum CallOrigin<A> {
 struct PendingCall<A> {
     caller: CallOrigin<A>,
     callee: OwnerId,
-    /// The client of this node that calls; `None` = a backend, or another node.
+    /// The client of this node that makes the call; `None` = a backend or another node makes it.
     by: Option<OwnerId>,
-    /// The callee's node; `None` = this node.
+    /// The node of the called client; `None` = this node.
     node: Option<Arc<str>>,
     until_ms: u64,
 }
 
-/// A call of a group.
+/// A call of all members of a group.
 #[derive(Debug)]
 struct GroupCall<A> {
     asker: A,
@@ -49,7 +49,7 @@ struct GroupCall<A> {
     replies: Vec<(OwnerId, CallReply)>,
 }
 
-/// A call that has come to an end, with what is sent to its caller.
+/// A finished call, with the result for its caller.
 #[derive(Debug)]
 pub(super) enum FinishedCall<A> {
     One(A, CallReply),
@@ -57,7 +57,7 @@ pub(super) enum FinishedCall<A> {
     All(A, Vec<(OwnerId, CallReply)>),
 }
 
-/// The calls of a node.
+/// The calls of a node that wait for replies.
 #[derive(Debug)]
 pub(super) struct Calls<A> {
     next: u64,
@@ -66,14 +66,15 @@ pub(super) struct Calls<A> {
     deadlines: BTreeSet<(u64, u64)>,
     by_callee: BTreeMap<OwnerId, BTreeSet<u64>>,
     by_caller: BTreeMap<OwnerId, BTreeSet<u64>>,
-    /// Calls of other nodes: by the node and its own number of the call.
+    /// Calls that other nodes made, by the node and its number of the call.
     by_number: BTreeMap<(Arc<str>, u64), u64>,
 }
 
 impl<A> Calls<A> {
-    /// `first`: where the numbers start; random, so that they cannot be guessed from another incarnation of the node.
+    /// An empty list. `first`: where the numbers start. It is random, so that other incarnations' numbers cannot be
+    /// guessed.
     pub(super) fn new(first: u64) -> Self {
-        // Numbers stay below 2⁵³: JavaScript reads them.
+        // Numbers stay below 2⁵³, so that JavaScript can read them.
         let next = first >> 12;
         Calls {
             next,
@@ -95,12 +96,12 @@ impl<A> Calls<A> {
         self.deadlines.first().map(|(until_ms, _)| *until_ms)
     }
 
-    /// Number of waiting calls of one client.
+    /// The number of waiting calls of one client.
     pub(super) fn of_caller(&self, caller: OwnerId) -> usize {
         self.by_caller.get(&caller).map_or(0, BTreeSet::len)
     }
 
-    /// Adds a call and returns its number. `by`: the client of this node that calls.
+    /// Adds a call and returns its number. `by`: the client of this node that makes the call.
     pub(super) fn open(
         &mut self,
         caller: CallOrigin<A>,
@@ -122,24 +123,24 @@ impl<A> Calls<A> {
         self.next
     }
 
-    /// Adds the call of a group of `size` members, which must not be zero, and returns its number.
+    /// Adds a call of a group of `size` members, which must not be zero, and returns its number.
     pub(super) fn open_group(&mut self, asker: A, size: usize) -> u64 {
         self.next += 1;
         self.groups.insert(self.next, GroupCall { asker, waiting: size, replies: Vec::with_capacity(size) });
         self.next
     }
 
-    /// Whether a call waits for this client.
+    /// Whether a call waits for the reply of this client.
     pub(super) fn is_awaited(&self, call: u64, callee: OwnerId) -> bool {
         self.pending.get(&call).is_some_and(|pending| pending.callee == callee && pending.node.is_none())
     }
 
-    /// Whether a call waits for this node.
+    /// Whether a call waits for the reply of this node.
     pub(super) fn is_awaited_of_node(&self, call: u64, node: &str) -> bool {
         self.pending.get(&call).is_some_and(|pending| pending.node.as_deref() == Some(node))
     }
 
-    /// Takes a call out of all lists.
+    /// Removes a call from all lists and returns it.
     fn take(&mut self, call: u64) -> Option<PendingCall<A>> {
         let pending = self.pending.remove(&call)?;
         self.deadlines.remove(&(pending.until_ms, call));
@@ -153,8 +154,8 @@ impl<A> Calls<A> {
         Some(pending)
     }
 
-    /// Forgets all calls of a client that is gone: no caller waits for their replies. Returns the nodes that should
-    /// forget some of them too, with the numbers of these calls.
+    /// Removes all calls made by a client that is gone, because no caller waits for their replies. Returns the nodes
+    /// that should remove some of these calls too, with the numbers of the calls.
     pub(super) fn caller_gone(&mut self, caller: OwnerId) -> BTreeMap<Arc<str>, Vec<u64>> {
         let mut remote: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
         for call in self.by_caller.remove(&caller).unwrap_or_default() {
@@ -169,14 +170,14 @@ impl<A> Calls<A> {
         remote
     }
 
-    /// Forgets a call of another node, by that node's number, because its caller is gone.
+    /// Removes a call of another node, by that node's number, because its caller is gone.
     pub(super) fn caller_gone_there(&mut self, node: &Arc<str>, number: u64) {
         if let Some(call) = self.by_number.get(&(Arc::clone(node), number)).copied() {
             self.take(call);
         }
     }
 
-    /// Ends a call.
+    /// Finishes a call with its result.
     pub(super) fn finish(&mut self, call: u64, reply: CallReply) -> Option<FinishedCall<A>> {
         let pending = self.take(call)?;
         let number = match pending.caller {
@@ -193,13 +194,13 @@ impl<A> Calls<A> {
         self.groups.remove(&number).map(|group| FinishedCall::All(group.asker, group.replies))
     }
 
-    /// Ends all calls of a client that is gone.
+    /// Finishes all calls to a client that is gone.
     pub(super) fn callee_gone(&mut self, callee: OwnerId) -> Vec<FinishedCall<A>> {
         let calls = self.by_callee.get(&callee).cloned().unwrap_or_default();
         calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Server(Error::CALLEE_GONE)))).collect()
     }
 
-    /// Ends all calls to a node that is gone, and forgets the calls that it has made.
+    /// Finishes all calls to a node that is gone, and removes the calls that the node has made.
     pub(super) fn node_gone(&mut self, node: &str) -> Vec<FinishedCall<A>> {
         let made = self.by_number.iter().filter(|((caller, _), _)| **caller == *node).map(|(_, call)| *call);
         for call in made.collect::<Vec<u64>>() {
@@ -211,7 +212,7 @@ impl<A> Calls<A> {
         calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Server(Error::CALLEE_GONE)))).collect()
     }
 
-    /// Ends the calls whose time is over.
+    /// Finishes the calls whose timeout has passed.
     pub(super) fn expire(&mut self, now_ms: u64) -> Vec<FinishedCall<A>> {
         let mut done = Vec::new();
         while let Some(&(until_ms, call)) = self.deadlines.first().filter(|(until_ms, _)| *until_ms <= now_ms) {

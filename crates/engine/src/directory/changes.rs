@@ -1,4 +1,4 @@
-//! Changes of a scope as a watcher gets them.
+//! The changes of a scope as a watcher receives them.
 
 use touchline_protocol::encode::{self, ObjectWriter};
 use touchline_registry::RegistryEvent;
@@ -6,7 +6,7 @@ use touchline_registry::RegistryEvent;
 use super::answer;
 use super::watch_position::WatchPosition;
 
-/// Bytes around a change's key and metadata, as JSON and in memory.
+/// The bytes that a change takes in addition to its key and metadata, as JSON and in memory.
 pub(super) const CHANGES_OVERHEAD_BYTES: usize = 200;
 
 /// The reply to a watcher.
@@ -24,12 +24,12 @@ impl ScopeChanges {
     }
 }
 
-/// The size of a change, about: as JSON, and in memory. Bytes.
+/// The approximate size of a change, as JSON and in memory, bytes.
 pub(super) fn size(event: &RegistryEvent) -> usize {
     event.entry.key().len() + event.entry.meta().len() + CHANGES_OVERHEAD_BYTES
 }
 
-/// `position` is that of the last change. Without changes the JSON is a mark.
+/// Writes the reply. `position` is that of the last change. Without changes the JSON is a mark.
 pub(super) fn write(
     position: &WatchPosition,
     changes: Option<&[RegistryEvent]>,

@@ -4,10 +4,10 @@ use touchline_registry::OwnerId;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// Length of a client id as text, bytes.
+/// The length of a client id as text, bytes.
 pub(super) const TEXT_LEN: usize = Hyphenated::LENGTH;
 
-/// A client id in its usual form.
+/// The usual text form of a client id.
 pub fn client_text(owner: OwnerId) -> String {
     Uuid::from_bytes(owner.0).hyphenated().encode_lower(&mut [0; TEXT_LEN]).to_owned()
 }
@@ -21,7 +21,7 @@ pub(super) fn client_bytes(owner: OwnerId) -> [u8; TEXT_LEN] {
 
 /// Reads a client id; `None` if the text is not one.
 pub fn client_from_text(text: &str) -> Option<OwnerId> {
-    // The crate also reads forms without hyphens, in braces, and as URNs, which no client id has.
+    // The `uuid` crate also reads forms without hyphens, in braces, and as URNs, which no client id has.
     if text.len() != TEXT_LEN {
         return None;
     }

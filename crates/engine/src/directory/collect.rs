@@ -1,4 +1,4 @@
-//! What the replicas of the scopes put out, as effects.
+//! Turns the outputs of the scopes' replicas into effects.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::state::{Directory, Scope};
 use super::{answer, presence, told};
 
 impl<A> Directory<A> {
-    /// Turns the outputs of the replicas into effects.
+    /// Turns the queued outputs of the replicas into effects.
     pub(super) fn collect(&mut self) {
         let last = self.scopes.len() - 1;
         let (mut nodes_gone, mut inbox_changes, mut is_probe_requested) = (Vec::new(), Vec::new(), false);

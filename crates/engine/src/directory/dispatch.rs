@@ -1,4 +1,5 @@
-//! The execution of requests: each has one arm here, by which it is replied to at once, goes on in steps, or waits.
+//! The execution of requests. Each request has one match arm here: it is answered at once, continues in steps, or
+//! waits.
 
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
@@ -12,13 +13,13 @@ use super::state::Directory;
 use super::walk::{Walk, WalkKind};
 use super::watch_position::WatchPosition;
 
-/// What a request has come to at once.
+/// How far a request has been executed at once.
 enum Started {
-    /// Its reply.
+    /// The request is done; this is its reply.
     Done(DirectoryReply),
-    /// It goes on in steps.
+    /// The request continues in steps.
     Walk(WalkKind),
-    /// Its reply comes later: the requester is noted where it waits.
+    /// The reply comes later. The requester is stored where it waits.
     Waiting,
 }
 
@@ -41,7 +42,7 @@ impl From<WalkKind> for Started {
 }
 
 impl<A> Directory<A> {
-    /// Executes a request and replies to it. Without an `asker` there is no reply.
+    /// Executes a request and replies to it. `asker`: the requester that gets the reply; `None` = there is no reply.
     pub fn execute(&mut self, requester: &Requester, request: DirectoryRequest, asker: Option<A>, now_ms: u64) {
         let Some((kind, asker)) = self.start(requester, request, asker, now_ms) else { return };
         let mut walk = Some(Walk::new(requester.clone(), asker, kind));
@@ -50,9 +51,9 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Begins a request. `None` = it has its reply already, or waits for one; else it is a walk
-    /// ([`DirectoryRequest::is_walk`]): [`Directory::step`] must be called until it returns `None`, and no other
-    /// request may begin before.
+    /// Begins a request. `None` = it has its reply already, or waits for one. Otherwise it is a walk
+    /// ([`DirectoryRequest::is_walk`]): call [`Directory::step`] until it returns `None`, and begin no other request
+    /// before that.
     pub fn begin(
         &mut self,
         requester: Requester,
@@ -64,7 +65,7 @@ impl<A> Directory<A> {
         Some(Walk::new(requester, asker, kind))
     }
 
-    /// Executes a request, or returns it if it goes on in steps.
+    /// Executes a request, or returns a walk if it continues in steps.
     fn start(
         &mut self,
         requester: &Requester,
@@ -88,7 +89,7 @@ impl<A> Directory<A> {
         None
     }
 
-    /// Does what each request asks for. `asker` is taken by the requests that wait for a reply.
+    /// Executes the action of each request. Requests that wait for a reply take `asker`.
     fn run(
         &mut self,
         requester: &Requester,
@@ -152,7 +153,7 @@ impl<A> Directory<A> {
         })
     }
 
-    /// Has the store discard those of the messages that were delivered to this client.
+    /// Makes the store discard those messages that were delivered to this client.
     fn acknowledge(&mut self, owner: OwnerId, ids: &[u64], asker: &mut Option<A>) -> Started {
         let ids = self.inbox.delivered_to(owner, ids);
         if ids.is_empty() {

@@ -20,79 +20,80 @@ pub enum DirectoryEffect<A> {
     Push(OwnerId, Vec<u8>),
     /// Sends one message to many clients of this node, which share it.
     PushMany(Vec<OwnerId>, Arc<EncodedPush>),
-    /// Sends a call to a client of this node: the call's number, and the message, JSON, which calls of a group share.
-    /// [`super::numbered`] puts them together.
+    /// Sends a call to a client of this node: the call's number, and the message as JSON, which calls of a group share.
+    /// [`super::numbered`] combines the two.
     Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Disconnect(OwnerId),
-    /// Asks the backend which of two clients keeps a name: [`super::Directory::resolve`] must follow.
+    /// Asks the backend which of two clients keeps a name. [`super::Directory::resolve`] must be called with the
+    /// answer.
     ResolveConflict {
-        /// The name's scope.
+        /// The scope of the contested name.
         scope: Arc<str>,
         /// The claim of a client of this node.
         mine: Entry,
-        /// The later claim, of another node's client.
+        /// The later claim, of a client of another node.
         other: Entry,
     },
-    /// Tells backends of a change of a name or a group ([`super::Directory::telling`]).
+    /// Reports a change of a name or a group to backends ([`super::Directory::telling`]).
     Tell(Box<EntryIncident>),
-    /// Tells backends of a client whose node is gone.
+    /// Reports to backends a client whose node is gone.
     TellLost(LostClient),
     /// Sends a join or leave push to a channel's subscribers that want such events.
     Announce(ChannelName, Arc<EncodedPush>),
-    /// Publishes changes of a scope, or only the offset of the last change, into the scope's channel: JSON.
+    /// Publishes JSON into the scope's channel: changes of the scope, or only the offset of the last change.
     PublishChanges(ChannelName, Vec<u8>),
     /// Sends a message to other nodes' parts of a scope.
     SendToScope {
-        /// The scope's name.
+        /// The name of the scope.
         scope: Arc<str>,
         /// The receiving node; `None` = all.
         to: Option<Arc<str>>,
-        /// The message.
+        /// The message to send.
         message: Arc<[u8]>,
     },
     /// Sends a message to another node's directory.
     Node(Arc<str>, Vec<u8>),
     /// Checks which connections are alive. [`super::Directory::probed`] must follow once the dead ones are closed.
     Probe,
-    /// Another node has other options for a scope: all nodes follow the strictest policy and the smallest limits.
+    /// Another node has other options for a scope. All nodes follow the strictest policy and the smallest limits.
     OptionsDiffer {
-        /// The scope's name.
+        /// The name of the scope.
         scope: Arc<str>,
-        /// The other node.
+        /// The node with other options.
         node: Arc<str>,
     },
-    /// Has the store keep an inbox message. The reply to the requester has its id.
+    /// Makes the store keep an inbox message. The reply to the requester contains its id.
     StoreMessage {
-        /// The name's scope.
+        /// The scope of the name.
         scope: Arc<str>,
-        /// The name.
+        /// The name that the message is for.
         name: Box<str>,
-        /// JSON.
+        /// The stored message, JSON.
         message: Vec<u8>,
         /// When the store discards the message, Unix milliseconds.
         expires_ms: u64,
         /// The greatest number of messages that the store keeps for the name.
         most: usize,
-        /// The requester that waits for the result; `None` = none.
+        /// The requester that waits for the result; `None` = none waits.
         asker: Option<A>,
     },
-    /// Loads inbox messages from the store: [`super::Directory::deliver_messages`] gets them.
+    /// Loads inbox messages from the store. [`super::Directory::deliver_messages`] receives them.
     LoadMessages {
-        /// The name's scope.
+        /// The scope of the name.
         scope: Arc<str>,
-        /// The name.
+        /// The name whose messages are loaded.
         name: Box<str>,
-        /// Only messages with higher ids than this one.
+        /// Only messages with ids above this one are loaded.
         behind: u64,
-        /// The greatest number of results.
+        /// The greatest number of messages to load.
         limit: usize,
     },
-    /// Discards inbox messages: [`super::Directory::discarded`] must follow once it is done.
+    /// Discards inbox messages. [`super::Directory::discarded`] must be called once it is done.
     DiscardMessages {
-        /// Ids of the messages; all were delivered to the client that acknowledges them.
+        /// The ids of the messages. All of them were delivered to the client that acknowledges them.
         ids: Vec<u64>,
-        /// The requester that waits for the result; `None` = none.
+        /// The requester that waits for the result; `None` = none waits.
         asker: Option<A>,
     },
 }

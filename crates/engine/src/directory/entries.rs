@@ -28,7 +28,7 @@ impl<A> Directory<A> {
         self.scope(scope)?.replica.unregister(owner, name).map_err(refusal)
     }
 
-    /// Replaces a name's metadata; `expected`: only if the name has this stamp and revision.
+    /// Replaces a name's metadata. `expected`: do it only if the name has this stamp and revision.
     pub(super) fn update_meta(
         &mut self,
         owner: OwnerId,
@@ -57,12 +57,12 @@ impl<A> Directory<A> {
         self.scope(scope)?.replica.leave(owner, group).map_err(refusal)
     }
 
-    /// The owner of a name.
+    /// Looks up the owner of a name.
     pub(super) fn lookup(&mut self, scope: ScopeId, name: &str) -> Result<Vec<u8>, Error> {
         self.scope(scope)?.replica.lookup(name).map(|entry| answer::entry(&entry)).ok_or(Error::NOT_REGISTERED)
     }
 
-    /// The membership of a client in a group; without a client that of the requester.
+    /// Reads the membership of a client in a group. Without a client, it is that of the requester.
     pub(super) fn member(
         &mut self,
         requester: &Requester,

@@ -1,4 +1,4 @@
-//! What an owner of this node holds: its names and groups in all scopes.
+//! What an owner of this node holds: its names and memberships in all scopes.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use touchline_registry::{Entry, OwnerId};
 use super::scope::Scopes;
 use super::state::{Directory, Scope};
 
-/// A name or a membership of an owner.
+/// A name or a membership that an owner holds.
 #[derive(Debug, Clone)]
 pub struct HeldEntry {
-    /// The name of its scope.
+    /// The name of the entry's scope.
     pub scope: Arc<str>,
-    /// The entry.
+    /// The name or membership itself.
     pub entry: Entry,
-    /// It is a membership.
+    /// Whether the entry is a membership in a group.
     pub is_group: bool,
 }
 
-/// What an owner holds.
+/// The names and memberships that an owner holds.
 #[derive(Debug, Clone, Default)]
 pub struct HeldEntries {
     /// Some of its names and memberships, by scope in the order of the configuration.
     pub entries: Vec<HeldEntry>,
-    /// How many names and memberships it has beside those that were looked at.
+    /// The number of its names and memberships that are not in `entries`.
     pub unlisted: usize,
 }
 
 impl<A> Directory<A> {
-    /// What an owner of this node holds in the scopes of the configuration, `most` names and memberships at most. Looks
-    /// at no more than these in each scope.
+    /// What an owner of this node holds in the configured scopes: at most `most` names and memberships. The function
+    /// looks at no more than that in each scope.
     pub fn held(&self, owner: OwnerId, most: usize) -> HeldEntries {
         let mut held = HeldEntries::default();
         let mut left = most;
@@ -48,7 +48,7 @@ impl<A> Directory<A> {
 }
 
 impl Scopes {
-    /// How many scopes of the configuration have a name or a membership on any node.
+    /// How many configured scopes have a name or a membership on any node.
     pub fn in_use(&self) -> usize {
         let scopes = self.0.split_last().map_or(&[][..], |(_, scopes)| scopes);
         scopes.iter().filter(|(_, view)| view.names() + view.members() > 0).count()

@@ -1,5 +1,5 @@
-//! Inbox messages of names that clients of this node own. The store keeps the messages; the inbox knows only which of
-//! them were delivered to a client and are not acknowledged.
+//! The inbox messages of names that clients of this node own. The store keeps the messages. The inbox knows only which
+//! of them were delivered to a client and not acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,17 @@ use touchline_registry::OwnerId;
 
 use super::scope::ScopeId;
 
-/// Messages that are delivered to a client before it must acknowledge some.
+/// The greatest number of messages that are delivered to a client before it must acknowledge some.
 pub(super) const WINDOW: usize = 100;
-/// How long after a failed load the store is asked again, milliseconds.
+/// How long to wait after a failed load before asking the store again, milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// Messages of a name that were deleted although nobody has acknowledged them.
+/// Messages of a name that were deleted without an acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DroppedIds {
-    /// All with ids up to this one.
+    /// All messages with ids up to this one.
     UpTo(u64),
-    /// These.
+    /// The messages with these ids.
     These(Vec<u64>),
 }
 
@@ -30,7 +30,7 @@ impl DroppedIds {
     }
 }
 
-/// A name of a scope.
+/// A name together with its scope.
 pub(super) type InboxAddress = (ScopeId, Box<str>);
 
 /// A request to the store: messages of a name with ids above `behind`, at most `limit`.
@@ -47,28 +47,28 @@ struct InboxWindow {
     owner: OwnerId,
     /// The id of the last delivered message; 0 = none was delivered.
     behind: u64,
-    /// Ids of delivered messages that are not acknowledged.
+    /// The ids of delivered messages that are not acknowledged.
     open: BTreeSet<u64>,
-    /// The limit of the load under way; `None` = none is under way.
+    /// The limit of the load under way; `None` = no load is under way.
     requested: Option<usize>,
-    /// The store may have messages that were not delivered.
+    /// Whether the store may have messages that were not delivered.
     has_more: bool,
-    /// What was deleted during the load under way, which may bring it nevertheless.
+    /// What was deleted during the load under way. The load may still bring these messages.
     dropped: Vec<DroppedIds>,
 }
 
-/// The names that have undelivered or unacknowledged messages, or may have.
+/// The names that have, or may have, undelivered or unacknowledged messages.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     windows: BTreeMap<InboxAddress, InboxWindow>,
     /// The name of each delivered message that is not acknowledged, by the message's id.
     addresses: BTreeMap<u64, InboxAddress>,
-    /// Names whose load failed, with the time of the next attempt, Unix milliseconds; the earliest comes first.
+    /// Names whose load failed, with the time of the next attempt, Unix milliseconds. The earliest comes first.
     failed: Vec<(u64, InboxAddress)>,
 }
 
 impl Inbox {
-    /// A client has become the owner of a name, or the store has a new message for the name.
+    /// Handles that a client has become the owner of a name, or that the store has a new message for the name.
     pub(super) fn open(&mut self, address: InboxAddress, owner: OwnerId) -> Option<Fetch> {
         if self.windows.get(&address).is_some_and(|window| window.owner != owner) {
             self.close(&address);
@@ -86,15 +86,15 @@ impl Inbox {
         window.next_load(address)
     }
 
-    /// A name has lost its owner.
+    /// Handles that a name has lost its owner.
     pub(super) fn close(&mut self, address: &InboxAddress) {
         for id in self.windows.remove(address).into_iter().flat_map(|window| window.open) {
             self.addresses.remove(&id);
         }
     }
 
-    /// The store has loaded messages (`None` = it failed): returns the messages to deliver with their owner, and the
-    /// next load.
+    /// Handles messages that the store has loaded (`None` = the load failed). Returns the messages to deliver with
+    /// their owner, and the next load.
     pub(super) fn handle_loaded<T>(
         &mut self,
         address: &InboxAddress,
@@ -110,10 +110,11 @@ impl Inbox {
             return (Vec::new(), None);
         };
         let mut delivered = Vec::with_capacity(messages.len());
-        // If there are as many as the limit, there may be more, however many the client has acknowledged meanwhile.
+        // If the load reached its limit, there may be more messages, however many the client has acknowledged
+        // meanwhile.
         window.has_more |= requested.is_none_or(|limit| messages.len() >= limit);
         for (id, message) in messages {
-            // A load for an earlier owner may contain messages that this owner has already.
+            // A load for an earlier owner may contain messages that this owner already has.
             if id > window.behind {
                 window.behind = id;
                 if dropped.iter().any(|dropped| dropped.has(id)) {
@@ -139,7 +140,7 @@ impl Inbox {
         ids.iter().copied().filter(is_of_owner).collect()
     }
 
-    /// The store has discarded some messages: returns the next loads.
+    /// Handles that the store has discarded some messages. Returns the next loads.
     pub(super) fn discarded(&mut self, ids: &[u64]) -> Vec<Fetch> {
         let mut fetches = Vec::new();
         for id in ids {
@@ -155,7 +156,7 @@ impl Inbox {
         fetches
     }
 
-    /// Messages of a name were deleted: none of them is delivered from now on. Returns the next load.
+    /// Handles that messages of a name were deleted: they are no longer delivered. Returns the next load.
     pub(super) fn dropped(&mut self, address: InboxAddress, dropped: DroppedIds) -> Option<Fetch> {
         let window = self.windows.get_mut(&address)?;
         let gone: Vec<u64> = window.open.iter().copied().filter(|id| dropped.has(*id)).collect();
@@ -172,7 +173,7 @@ impl Inbox {
         window.next_load(address)
     }
 
-    /// The failed loads that are due again.
+    /// Returns the loads that failed before and are due again.
     pub(super) fn tick(&mut self, now_ms: u64) -> Vec<Fetch> {
         let Inbox { windows, failed, .. } = self;
         let due = failed.partition_point(|(at, _)| *at <= now_ms);
@@ -182,7 +183,7 @@ impl Inbox {
             .collect()
     }
 
-    /// The time of the next attempt after a failed load, Unix milliseconds; `None` = none has failed.
+    /// When the next failed load is attempted again, Unix milliseconds; `None` = no load has failed.
     pub(super) fn next_deadline_ms(&self) -> Option<u64> {
         self.failed.first().map(|(at, _)| *at)
     }
@@ -198,7 +199,7 @@ impl InboxWindow {
         self.open.is_empty() && self.requested.is_none() && !self.has_more
     }
 
-    /// The next load, if the store may have more and the client has acknowledged enough.
+    /// The next load, if the store may have more messages and the client has acknowledged enough.
     fn next_load(&mut self, address: InboxAddress) -> Option<Fetch> {
         if self.requested.is_some() || !self.has_more || self.room() < WINDOW / 2 {
             return None;
@@ -216,7 +217,7 @@ mod tests {
     const ONE: OwnerId = OwnerId([1; 16]);
     const TWO: OwnerId = OwnerId([2; 16]);
 
-    /// A store with messages for one name: their ids.
+    /// A store with messages for one name, represented by their ids.
     #[derive(Default)]
     struct FakeStore(Vec<u64>);
 
@@ -225,7 +226,7 @@ mod tests {
             Some(self.0.iter().filter(|id| **id > fetch.behind).take(fetch.limit).map(|id| (*id, ())).collect())
         }
 
-        /// Executes loads until there is none left. Returns the ids in the order of their delivery.
+        /// Executes loads until none is left. Returns the ids in the order of their delivery.
         fn serve(&self, inbox: &mut Inbox, mut fetch: Option<Fetch>) -> Vec<u64> {
             let mut delivered = Vec::new();
             while let Some(next) = fetch.take() {
@@ -308,12 +309,12 @@ mod tests {
         let (mut inbox, mut store) = (Inbox::default(), FakeStore((1..=250).collect()));
         let fetch = inbox.open(address(), ONE);
         assert_eq!(store.serve(&mut inbox, fetch).len(), WINDOW);
-        // Of the delivered ones: the client need not acknowledge them any more.
+        // These were delivered; the client need not acknowledge them any more.
         store.0.retain(|id| *id > 60);
         let fetch = inbox.dropped(address(), DroppedIds::UpTo(60)).expect("there is room for more");
         assert_eq!((fetch.behind, fetch.limit), (100, 60));
         assert_eq!(inbox.delivered_to(ONE, &[60, 61]), [61]);
-        // During a load that has read them already.
+        // The load has already read the messages that are deleted now.
         let loaded = store.load(&fetch);
         store.0.retain(|id| ![101, 103].contains(id));
         assert_eq!(inbox.dropped(address(), DroppedIds::These(vec![101, 103])), None);

@@ -1,4 +1,4 @@
-//! What the directory does with inbox messages: the store keeps and loads them, clients of this node get them.
+//! How the directory handles inbox messages: the store keeps and loads them, and clients of this node receive them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::state::{Directory, Scope};
 use crate::duration::millis;
 
 impl<A> Directory<A> {
-    /// The store has an inbox message for a name: a client of this node may own the name.
+    /// Handles that the store has a new inbox message for a name. A client of this node may own the name.
     pub fn message_queued(&mut self, scope: &str, name: &str) {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         if let Some(entry) = self.scopes[index].replica.lookup(name).filter(|entry| *entry.node() == self.node) {
@@ -25,8 +25,8 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Delivers inbox messages of a name: ids and messages as the store has them; `None` = the store could not load
-    /// them.
+    /// Delivers inbox messages of a name. `messages`: ids and messages as the store has them; `None` = the store could
+    /// not load them.
     pub fn deliver_messages(&mut self, scope: &str, name: &str, messages: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         let address = (ScopeId(index as u16), name.into());
@@ -38,21 +38,21 @@ impl<A> Directory<A> {
         self.fetch(fetch);
     }
 
-    /// The store has discarded inbox messages that were acknowledged.
+    /// Handles that the store has discarded acknowledged inbox messages.
     pub fn discarded(&mut self, ids: &[u64]) {
         let fetches = self.inbox.discarded(ids);
         self.fetch(fetches);
     }
 
-    /// The store has deleted messages of a name that nobody has acknowledged: none of them is delivered from now on,
-    /// and a client that has got some need not acknowledge them.
+    /// Handles that the store has deleted messages of a name without an acknowledgement. They are no longer delivered,
+    /// and a client that has already received some need not acknowledge them.
     pub fn dropped(&mut self, scope: &str, name: &str, dropped: DroppedIds) {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         let fetch = self.inbox.dropped((ScopeId(index as u16), name.into()), dropped);
         self.fetch(fetch);
     }
 
-    /// Has the store keep a message for a name, whether or not the name has an owner now.
+    /// Makes the store keep a message for a name, whether or not the name has an owner now.
     pub(super) fn store_message(
         &mut self,
         requester: &Requester,
@@ -97,7 +97,7 @@ impl<A> Directory<A> {
     }
 }
 
-/// The name whose inbox messages this node delivers from now on, with its owner, or stops to deliver (`None`).
+/// The name whose inbox messages this node starts to deliver, with the name's owner, or stops to deliver (`None`).
 pub(super) fn inbox_change(
     scope: ScopeId,
     event: &RegistryEvent,

@@ -1,4 +1,4 @@
-//! What backends are told of names, groups and nodes that are gone.
+//! What is reported to backends about names, groups and nodes that are gone.
 
 use std::sync::Arc;
 
@@ -6,46 +6,46 @@ use touchline_registry::{Entry, OwnerId, Reason};
 
 use crate::events::EventKind;
 
-/// What backends are told.
+/// Which changes are reported to backends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToldChanges {
-    /// Changes of names.
+    /// Whether changes of names are reported.
     pub names: bool,
-    /// Changes of groups.
+    /// Whether changes of groups are reported.
     pub members: bool,
-    /// Clients of nodes that are gone.
+    /// Whether clients of nodes that are gone are reported.
     pub clients: bool,
 }
 
-/// A client, and its user.
+/// A client together with its user.
 pub(super) type ActingOwner = (OwnerId, Box<str>);
 
-/// A change of a name or a group.
+/// A change of a name or a group, for a report to backends.
 #[derive(Debug)]
 pub struct EntryIncident {
-    /// What it is.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// The scope.
+    /// The scope of the entry.
     pub scope: Arc<str>,
-    /// The entry: as it is now, or as it last was.
+    /// The entry: as it is now, or as it was last.
     pub entry: Entry,
-    /// Why.
+    /// The reason for the change.
     pub reason: Reason,
-    /// The user of the client that has caused it, if that is its owner; empty = it is not known.
+    /// The user of the client that caused the change, if that client owns the entry; empty = not known.
     pub user: Box<str>,
-    /// Who has the name now, if another one has won it.
+    /// The entry that has the name now, if another client has won it; `None` = none has.
     pub winner: Option<Entry>,
-    /// The node of the entry is gone: one of the others tells it.
+    /// Whether the node of the entry is gone, so that one of the other nodes reports the change.
     pub is_of_lost_node: bool,
 }
 
-/// A client whose node is gone.
+/// A client whose node is gone, for a report to backends.
 #[derive(Debug)]
 pub struct LostClient {
-    /// Its node.
+    /// The node that is gone.
     pub node: Arc<str>,
-    /// The client.
+    /// The id of the client.
     pub client: OwnerId,
-    /// Its user; empty = anonymous, or not known.
+    /// The client's user; empty = anonymous, or not known.
     pub user: Box<str>,
 }

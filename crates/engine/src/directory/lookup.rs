@@ -7,7 +7,7 @@ use super::request::DirectoryRequest;
 use super::scope::Scopes;
 
 impl Scopes {
-    /// Replies to a request that any thread can execute: the lookup of a name. `None` = the directory must execute the
+    /// Answers a request that any thread can execute: the lookup of a name. `None` = only the directory can execute the
     /// request.
     pub fn answer(&self, request: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
         let DirectoryRequest::Lookup { scope, name } = request else { return None };

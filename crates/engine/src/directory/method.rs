@@ -1,6 +1,6 @@
 //! The methods of the registry by name. Clients call them by `rpc`, backends as operations of the server API.
 
-/// Makes the enum of methods, with their names, from one table.
+/// Generates the enum of methods, with their names, from one table.
 macro_rules! methods {
     ($($(#[$doc:meta])* $method:ident = $name:literal,)*) => {
         /// A method of the registry.
@@ -10,7 +10,7 @@ macro_rules! methods {
         }
 
         impl RegistryMethod {
-            /// Every method.
+            /// All methods of the registry.
             pub const ALL: &[RegistryMethod] = &[$(RegistryMethod::$method),*];
 
             /// The method's name, without the prefix `registry.` that it has in an `rpc`.
@@ -20,7 +20,7 @@ macro_rules! methods {
                 }
             }
 
-            /// The method of this name; `None` = there is none.
+            /// The method with this name; `None` = there is no such method.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(RegistryMethod::$method),)*
@@ -32,45 +32,45 @@ macro_rules! methods {
 }
 
 methods! {
-    /// Registers a name.
+    /// Registers a name for a client.
     Register = "register",
     /// Ends the registration of a name.
     Unregister = "unregister",
     /// Replaces the metadata of a name.
     UpdateMeta = "update_meta",
-    /// The owner of a name.
+    /// Looks up the owner of a name.
     Lookup = "lookup",
-    /// Names by prefix.
+    /// Lists names by prefix.
     Names = "names",
-    /// How many names, groups and memberships a scope has.
+    /// Counts the names, groups and memberships of a scope.
     Count = "count",
-    /// Joins a group.
+    /// Makes a client a member of a group.
     Join = "join",
-    /// Leaves a group.
+    /// Ends a client's membership of a group.
     Leave = "leave",
-    /// The members of a group.
+    /// Lists the members of a group.
     Members = "members",
-    /// One member of a group.
+    /// Reads one member of a group.
     Member = "member",
-    /// Groups by prefix.
+    /// Lists groups by prefix.
     Groups = "groups",
-    /// The changes of a scope since a position.
+    /// Reads the changes of a scope since a position.
     Changes = "changes",
     /// Sends a message to a name or a group.
     Send = "send",
     /// Calls a name or a group.
     Call = "call",
-    /// The same: a client may choose this name for the call of a group.
+    /// The same as `call`: a client may use this name for the call of a group.
     MultiCall = "multi_call",
-    /// Replies to a call. Clients only.
+    /// Replies to a call. Only clients can use it.
     Reply = "reply",
-    /// Acknowledges inbox messages. Clients only.
+    /// Acknowledges inbox messages. Only clients can use it.
     AcknowledgeInbox = "inbox.ack",
 }
 
 impl RegistryMethod {
-    /// The method of an `rpc` of a client; `None` = the `rpc` is not about the registry. The inner `None` = the
-    /// registry has no such method.
+    /// The registry method of a client's `rpc`. `None` = the `rpc` does not concern the registry. The inner `None` =
+    /// the registry has no such method.
     pub fn from_rpc(name: &str) -> Option<Option<Self>> {
         match name.strip_prefix("registry.") {
             Some(name) => Some(Self::from_name(name)),
@@ -78,19 +78,19 @@ impl RegistryMethod {
         }
     }
 
-    /// Whether backends can call it by the server API. The other methods are about messages and calls to a client,
+    /// Whether backends can call it through the server API. The other methods concern messages and calls to a client,
     /// which only the client itself can answer.
     pub fn is_operation(self) -> bool {
         !matches!(self, RegistryMethod::Reply | RegistryMethod::AcknowledgeInbox)
     }
 
-    /// Whether a backend that calls it acts on behalf of a client, whose id it gives.
+    /// Whether a backend that calls it acts for a client, whose id it passes.
     pub const fn acts_for_client(self) -> bool {
         use RegistryMethod::{Join, Leave, Register, Unregister, UpdateMeta};
         matches!(self, Register | Unregister | UpdateMeta | Join | Leave)
     }
 
-    /// Whether the reply is about the entries of every node: it is wrong as long as those of a node have not arrived.
+    /// Whether the reply covers the entries of all nodes. It is incomplete until every node's entries have arrived.
     pub fn reads_all_nodes(self) -> bool {
         use RegistryMethod::{Count, Groups, Member, Members, Names};
         matches!(self, Names | Groups | Count | Members | Member)

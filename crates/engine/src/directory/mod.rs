@@ -1,10 +1,10 @@
 //! The registry as a node uses it: scopes of names and groups, the presence of channels, messages and calls to names.
 //!
-//! Pure: [`DirectoryRequest`]s of clients and of the server API, messages of other nodes and the time go in;
-//! [`DirectoryEffect`]s come out. Presence is a group named by the channel, in a scope of its own.
+//! The module is pure. [`DirectoryRequest`]s of clients and of the server API, messages of other nodes, and the time go
+//! in; [`DirectoryEffect`]s come out. Presence is a group named by the channel, in a scope of its own.
 //!
-//! A request comes as text (`parse.rs`, [`RegistryMethod`]), is permitted (`permit.rs`) and executed (`dispatch.rs`).
-//! The state is in `state.rs`.
+//! A request arrives as text (`parse.rs`, [`RegistryMethod`]), its permission is checked (`permit.rs`), and it is
+//! executed (`dispatch.rs`). The state is in `state.rs`.
 
 mod answer;
 mod calling;
@@ -24,6 +24,7 @@ mod method;
 mod name_page;
 mod nodes;
 mod optional;
+mod own_names;
 mod params_fault;
 mod parse;
 mod permit;
@@ -52,6 +53,7 @@ pub use held::{HeldEntries, HeldEntry};
 pub use inbox::DroppedIds;
 pub use incident::{EntryIncident, LostClient, ToldChanges};
 pub use method::RegistryMethod;
+pub use own_names::OwnNames;
 pub use params_fault::ParamsFault;
 pub(crate) use parse::has_control;
 pub use parse::{is_readable, read, request_fields, request_schema};
@@ -67,7 +69,7 @@ use crate::namespace::WATCH_CHANNEL_PREFIX;
 use state::Scope;
 
 impl<A> Directory<A> {
-    /// Handles a message of another node's part of a scope.
+    /// Handles a message from another node's part of a scope.
     pub fn receive(&mut self, scope: &str, message: &[u8], now_ms: u64) {
         self.now_ms = now_ms;
         if let Some(scope) = self.scopes.iter_mut().find(|known| &*known.name == scope) {
@@ -76,7 +78,7 @@ impl<A> Directory<A> {
         self.collect();
     }
 
-    /// Sends what is queued for other nodes and watchers. Call it after each batch of requests.
+    /// Sends what is queued for other nodes and watchers. Call this function after each batch of requests.
     pub fn flush(&mut self) {
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.flush());
@@ -93,7 +95,7 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Handles timeouts and retries. Call it about ten times a second.
+    /// Handles timeouts and retries. Call this function about ten times a second.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.release_spare();
@@ -107,7 +109,7 @@ impl<A> Directory<A> {
         self.collect();
     }
 
-    /// Tells the other nodes that this one leaves.
+    /// Notifies the other nodes that this node leaves.
     pub fn goodbye(&mut self) {
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.goodbye());
@@ -115,7 +117,8 @@ impl<A> Directory<A> {
         }
     }
 
-    /// An owner is gone: removes its entries, the calls that it made, and the calls that wait for its reply.
+    /// Handles that an owner is gone: removes its entries, the calls that it made, and the calls that wait for its
+    /// reply.
     pub(super) fn close(&mut self, owner: OwnerId) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
         for (node, calls) in self.calls.caller_gone(owner) {

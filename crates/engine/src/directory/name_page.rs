@@ -1,26 +1,26 @@
-//! A page of names in their order, taken from names in no order: the page holds the first ones that it was offered.
+//! A page of names in their order, built from names in no order. It keeps the first ones of those that it is offered.
 
 use std::collections::BTreeMap;
 
 use touchline_registry::Entry;
 
-/// A page that is being filled.
+/// A page of names that is being filled.
 #[derive(Debug)]
 pub(super) struct NamePage {
     after: Box<str>,
     prefix: Box<str>,
     limit: usize,
-    /// The first names, one more than the page has: it tells that there are more.
+    /// The first names: one more than the page holds, to show whether there are more.
     first: BTreeMap<Box<str>, Entry>,
 }
 
 impl NamePage {
-    /// A page of the names behind `after` that begin with `prefix`.
+    /// An empty page for names after `after` that begin with `prefix`.
     pub(super) fn new(after: Box<str>, prefix: Box<str>, limit: usize) -> Self {
         NamePage { after, prefix, limit, first: BTreeMap::new() }
     }
 
-    /// Takes an entry if it is one of the first; of a name that is offered again, the later entry.
+    /// Adds an entry if its name is among the first ones. If a name is offered twice, the later entry is kept.
     pub(super) fn offer(&mut self, entry: &Entry) {
         let key = entry.key();
         if key <= &*self.after || !key.starts_with(&*self.prefix) {
@@ -41,7 +41,7 @@ impl NamePage {
         self.first.values().take(self.limit)
     }
 
-    /// The page, and whether there are names behind it.
+    /// Returns the page, and whether there are names after it.
     pub(super) fn finish(mut self) -> (Vec<Entry>, bool) {
         let has_more = self.first.len() > self.limit;
         if has_more {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     proptest! {
-        /// The pages of a list whose names come and go between two pages: what stays is told once, in order.
+        /// Reads the pages of a list whose names change between pages: a name that stays appears once, in order.
         #[test]
         fn pages_by_last_name_tell_what_stays_once_and_in_order(
             stays in prop::collection::btree_set("[ab]{1,4}", 0..30),
@@ -81,7 +81,7 @@ mod tests {
             let (mut told, mut after): (Vec<String>, Box<str>) = (Vec::new(), Box::default());
             for others in others.iter().cycle() {
                 let mut offered = entries(&stays.union(others).cloned().collect());
-                // In another order, and some of them twice.
+                // The names are offered in another order, and some of them twice.
                 offered.reverse();
                 offered.extend(offered.clone().into_iter().step_by(3));
                 let mut page = NamePage::new(after.clone(), prefix.as_str().into(), limit);

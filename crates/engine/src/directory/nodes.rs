@@ -1,4 +1,4 @@
-//! The other nodes of the registry: which are up, which may be dead, and whether this node has their entries.
+//! The other nodes of the registry: which ones are up, which may be dead, and whether this node has their entries.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::scope::{ScopeId, USER_VARIABLE, fits};
 use super::state::{Directory, refusal};
 
 impl<A> Directory<A> {
-    /// The backend's choice between two claims ([`super::DirectoryEffect::ResolveConflict`]): whether the claim of this
-    /// node's client stays. `None` = there is no answer, and the later claim stays.
+    /// Applies the backend's choice between two claims ([`super::DirectoryEffect::ResolveConflict`]). `keeps_mine`:
+    /// whether the claim of this node's client stays; `None` = the backend did not answer, and the later claim stays.
     pub fn resolve_conflict(&mut self, scope: &str, name: &str, keeps_mine: Option<bool>, now_ms: u64) {
         if let Some(scope) = self.scopes.iter_mut().find(|of| *of.name == *scope) {
             scope.replica.resolve(name, keeps_mine, now_ms);
@@ -20,8 +20,8 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Notices whether this node was suspended. Call it after each wait, before the requests and messages that came
-    /// meanwhile.
+    /// Detects whether this node was suspended. Call this function after each wait, before the requests and messages
+    /// that arrived meanwhile.
     pub fn wake(&mut self, now_ms: u64) {
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.wake(now_ms));
@@ -29,22 +29,22 @@ impl<A> Directory<A> {
         }
     }
 
-    /// The node's clock was set ahead by this many milliseconds: deadlines move by as much.
+    /// Moves all deadlines by this many milliseconds, because the node's clock was set ahead by as much.
     pub fn clock_set(&mut self, by_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.clock_set(by_ms));
     }
 
-    /// This node takes part in the cluster from now on: before, it could not receive messages of other nodes.
+    /// Notes that this node now takes part in the cluster. Before, it could not receive messages of other nodes.
     pub fn joined(&mut self, now_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.joined(now_ms));
     }
 
-    /// Number of other nodes whose entries this node has.
+    /// The number of other nodes whose entries this node has.
     pub fn peers(&self) -> usize {
         self.peer_ids().count()
     }
 
-    /// Ids of the other nodes whose entries this node has.
+    /// The ids of the other nodes whose entries this node has.
     pub fn peer_ids(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
         self.scopes.last().into_iter().flat_map(|presence| presence.replica.nodes().map(|(id, _)| id))
     }
@@ -55,20 +55,20 @@ impl<A> Directory<A> {
             && nodes.iter().all(|node| self.peer_ids().any(|known| known == node))
     }
 
-    /// A node may be dead (`is_suspected`), or lives again ([`touchline_registry::Replica::suspect`]). Messages and
-    /// calls to its names are refused at once (4006).
+    /// Notes that a node may be dead (`is_suspected`), or is alive again ([`touchline_registry::Replica::suspect`]).
+    /// Messages and calls to names of a suspected node are refused at once (4006).
     pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.suspect(node, is_suspected, now_ms));
         self.collect();
     }
 
-    /// A node is dead.
+    /// Handles that a node is dead.
     pub fn gone(&mut self, node: &str, now_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.gone(node, now_ms));
         self.collect();
     }
 
-    /// The host has closed the connections that were dead ([`DirectoryEffect::Probe`]).
+    /// Notes that the host has closed the dead connections ([`DirectoryEffect::Probe`]).
     pub fn probed(&mut self, now_ms: u64) {
         self.is_probing = false;
         self.scopes.iter_mut().for_each(|scope| scope.replica.probed(now_ms));
@@ -89,7 +89,7 @@ impl<A> Directory<A> {
         if replica.is_suspected(entry.node()) { Err(Error::CALLEE_GONE) } else { Ok(entry) }
     }
 
-    /// Registers a name for an owner. A name on a node that may be dead is taken over by its user that connects here.
+    /// Registers a name for an owner. If a name's node may be dead, its user can take the name over by connecting here.
     pub(super) fn register(
         &mut self,
         requester: &Requester,
@@ -102,7 +102,7 @@ impl<A> Directory<A> {
         let owner: OwnerId = requester.owner;
         match scope.replica.register(owner, name, meta, take_over, now_ms) {
             Err(RegisterRefusal::Taken(entry)) if scope.replica.is_suspected(entry.node()) => {
-                // A pattern with `{user}` gives the name to one user only, so its holder is the same user.
+                // A pattern with `{user}` gives the name to one user only, so its present owner has the same user.
                 let is_own = |pattern: &String| pattern.contains(USER_VARIABLE) && fits(pattern, name, &requester.user);
                 let take_over = requester.is_backend || scope.options.allow_register.iter().any(is_own);
                 scope.replica.register(owner, name, meta, take_over, now_ms).map_err(refusal)

@@ -1,21 +1,21 @@
-//! Why the parameters of a method of the registry are refused, and which of them is at fault.
+//! Why the parameters of a registry method are refused, and which parameter is wrong.
 
 use touchline_protocol::Error;
 
 use super::request::DirectoryRequest;
 use super::scope::Scopes;
 
-/// Why parameters make no request.
+/// Why parameters are not a valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParamsFault {
-    /// The error.
+    /// The error for the requester.
     pub error: Error,
-    /// The parameter at fault; `None` = no single one is.
+    /// The wrong parameter; `None` = no single parameter is wrong.
     pub field: Option<&'static str>,
 }
 
 impl ParamsFault {
-    /// 107 because of one parameter.
+    /// Error 107 because of one parameter.
     pub(super) fn bad(field: &'static str) -> Self {
         Self::of(Error::BAD_REQUEST, field)
     }
@@ -39,8 +39,8 @@ impl From<ParamsFault> for Error {
 }
 
 impl DirectoryRequest {
-    /// The parameter because of which a scope refuses the request with 107: an empty or too long name or group, or what
-    /// is too large beside it. `None` = no such request has one.
+    /// The parameter because of which a scope refuses the request with 107: an empty or too long name or group, or
+    /// metadata or data that is too large. `None` = the request has no such parameter.
     pub fn oversized_field(&self, scopes: &Scopes) -> Option<&'static str> {
         let (scope, field, key, meta) = match self {
             DirectoryRequest::Register { scope, name, meta, .. }

@@ -1,5 +1,5 @@
-//! Reads the parameters of the registry's methods: each method has a type of them, whose fields the documentation
-//! lists.
+//! Reads the parameters of the registry's methods. Each method has a type for its parameters, whose fields the
+//! documentation lists.
 
 use std::borrow::Cow;
 
@@ -22,43 +22,43 @@ use crate::field_names::field_names;
 
 /// How long a call waits if its parameters have no timeout, milliseconds.
 const CALL_TIMEOUT_MS: u64 = 5_000;
-/// Entries of a page: by default, and at most.
+/// The default number of entries on a page.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
-// A page by default is one that a client may ask for.
+// The default page size is one that a client may ask for.
 const _: () = assert!(PAGE <= PAGE_MAX);
-/// Messages that one `inbox.ack` may name.
+/// The greatest number of messages that one `inbox.ack` may list.
 const ACKNOWLEDGED_MAX: usize = 1_000;
-// One request acknowledges all messages that wait for it.
+// One request can acknowledge all messages that wait for an acknowledgement.
 const _: () = assert!(WINDOW <= ACKNOWLEDGED_MAX);
 
-/// The parameters of a method.
+/// The parameters of a registry method.
 trait MethodParams<'a>: Deserialize<'a> {
-    /// The request that the method makes of them.
+    /// The request of a method with these parameters.
     fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault>;
 }
 
-/// Makes what needs the parameters of every method from one table: the methods, and the type of their parameters.
+/// Generates everything that depends on all methods' parameters from one table: the methods with their parameter types.
 macro_rules! method_params {
     ($($($method:ident)|+ => $params:ident,)*) => {
-        /// The request that a method with these parameters (JSON) makes.
+        /// Reads the request of a method from its parameters (JSON).
         ///
         /// # Errors
-        /// 107 for bad parameters, with the one at fault; 4003 for an unknown scope.
+        /// 107 for bad parameters, with the wrong one; 4003 for an unknown scope.
         pub fn read(method: RegistryMethod, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
             match method {
                 $($(RegistryMethod::$method)|+ => parsed::<$params<'_>>(params)?.request(method, scopes),)*
             }
         }
 
-        /// Whether a method can read parameters of these types (JSON): they may still be refused.
+        /// Whether a method can read parameters of these types (JSON). It may still refuse them.
         pub fn is_readable(method: RegistryMethod, params: &str) -> bool {
             match method {
                 $($(RegistryMethod::$method)|+ => parsed::<$params<'_>>(params).is_ok(),)*
             }
         }
 
-        /// The schema of a method's parameters.
+        /// The JSON schema of a method's parameters.
         pub fn request_schema(method: RegistryMethod, generator: &mut SchemaGenerator) -> Schema {
             match method {
                 $($(RegistryMethod::$method)|+ => $params::json_schema(generator),)*
@@ -96,7 +96,7 @@ fn parsed<'a, P: MethodParams<'a>>(params: &'a str) -> Result<P, Error> {
     serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)
 }
 
-/// Makes a type of parameters: each may be absent.
+/// Generates a type for parameters. Each parameter may be absent.
 macro_rules! params {
     ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* })*) => {
         $(#[derive(Deserialize, Default, JsonSchema)]
@@ -111,181 +111,182 @@ macro_rules! params {
 params! {
     #[schemars(extend("required" = ["scope", "name"]))]
     RegisterParams {
-        /// The scope.
+        /// The scope of the name.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The name.
+        /// The name to register.
         #[serde(borrow)]
         name: Cow<'a, str>,
         /// Metadata, any JSON; `null` = none.
         #[serde(borrow, deserialize_with = "given")]
         meta: Option<&'a RawValue>,
-        /// `newest`: take the name over, where the scope allows it; empty, `oldest`, `reject`: do not.
+        /// What to do if the name has an owner. `newest`: take it over, if the scope allows it; empty, `oldest`,
+        /// `reject`: do not.
         #[serde(borrow)]
         #[schemars(extend("enum" = ["", "newest", "oldest", "reject"]))]
         policy: Cow<'a, str>,
     }
     #[schemars(extend("required" = ["scope", "name"]))]
     NameParams {
-        /// The scope.
+        /// The scope of the name.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The name.
+        /// The name that the operation is about.
         #[serde(borrow)]
         name: Cow<'a, str>,
     }
     #[schemars(extend("required" = ["scope", "name", "meta"]))]
     UpdateMetaParams {
-        /// The scope.
+        /// The scope of the name.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The name.
+        /// The name whose metadata is replaced.
         #[serde(borrow)]
         name: Cow<'a, str>,
-        /// Metadata, any JSON; `null` = none.
+        /// The new metadata, any JSON; `null` = none.
         #[serde(borrow, deserialize_with = "given")]
         meta: Option<&'a RawValue>,
-        /// The version from a lookup's reply.
+        /// The name's expected version, from the reply to a lookup.
         #[serde(borrow)]
         version: Cow<'a, str>,
     }
     #[schemars(extend("required" = ["scope"]))]
     NamesParams {
-        /// The scope.
+        /// The scope of the names.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The beginning of the names; empty = all.
+        /// The prefix of the names; empty = all names.
         #[serde(borrow)]
         prefix: Cow<'a, str>,
-        /// Entries of a page, 1,000 at most; 0 = 100.
+        /// The greatest number of entries on the page, at most 1,000; 0 = 100.
         limit: usize,
-        /// Names in their order, behind this one: `last` of the page before, from any node; empty = the first page.
-        /// Absent = names in no order.
+        /// Lists names in order, starting after this name: `last` of the previous page, from any node; empty = the
+        /// first page. Absent = names in no order.
         #[serde(borrow)]
         after: Option<Cow<'a, str>>,
-        /// Of names in no order, where the page begins: `cursor` of the page before, from the same node; 0 = the first
-        /// page.
+        /// For names in no order: where the page begins, the `cursor` of the previous page from the same node; 0 = the
+        /// first page.
         cursor: u32,
     }
     #[schemars(extend("required" = ["scope"]))]
     ListingParams {
-        /// The scope.
+        /// The scope of the groups.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The beginning of the names; empty = all.
+        /// The prefix of the names; empty = all of them.
         #[serde(borrow)]
         prefix: Cow<'a, str>,
-        /// Entries of a page, 1,000 at most; 0 = 100.
+        /// The greatest number of entries on the page, at most 1,000; 0 = 100.
         limit: usize,
-        /// Where the page begins: `cursor` of the page before; 0 = the first page.
+        /// Where the page begins: `cursor` of the previous page; 0 = the first page.
         cursor: u32,
     }
     #[schemars(extend("required" = ["scope"]))]
     ScopeParams {
-        /// The scope.
+        /// The scope to count.
         #[serde(borrow)]
         scope: Cow<'a, str>,
     }
     #[schemars(extend("required" = ["scope", "group"]))]
     JoinParams {
-        /// The scope.
+        /// The scope of the group.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The group.
+        /// The group to join.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// Metadata, any JSON; `null` = none.
+        /// Metadata of the membership, any JSON; `null` = none.
         #[serde(borrow, deserialize_with = "given")]
         meta: Option<&'a RawValue>,
     }
     #[schemars(extend("required" = ["scope", "group"]))]
     GroupParams {
-        /// The scope.
+        /// The scope of the group.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The group.
+        /// The group to leave.
         #[serde(borrow)]
         group: Cow<'a, str>,
     }
     #[schemars(extend("required" = ["scope"]))]
     MembersParams {
-        /// The scope.
+        /// The scope of the group.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The group.
+        /// The group whose members are listed.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// Entries of a page, 1,000 at most; 0 = 100.
+        /// The greatest number of entries on the page, at most 1,000; 0 = 100.
         limit: usize,
-        /// Where the page begins: `cursor` of the page before; 0 = the first page.
+        /// Where the page begins: `cursor` of the previous page; 0 = the first page.
         cursor: u32,
     }
     #[schemars(extend("required" = ["scope", "group"]))]
     MemberParams {
-        /// The scope.
+        /// The scope of the group.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The group.
+        /// The group of the member.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// A client id; empty = the requester.
+        /// The client id of the member; empty = the requester.
         #[serde(borrow)]
         client: Cow<'a, str>,
     }
-    /// `offset` and `epoch` are a position of the scope's changes.
+    /// The `offset` and `epoch` are a position in the scope's changes.
     #[schemars(extend("required" = ["scope"]))]
     ChangesParams {
-        /// The scope.
+        /// The scope whose changes are read.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The offset of the last change that is known.
+        /// The offset of the last change that the requester knows.
         offset: u64,
-        /// The epoch that the offset belongs to; empty, with an offset of 0 = only the present position is asked for.
+        /// The epoch of the offset. An empty epoch with an offset of 0 asks for the present position only.
         #[serde(borrow)]
         #[schemars(length(max = EPOCH_LEN_MAX))]
         epoch: Cow<'a, str>,
     }
     #[schemars(extend("required" = ["scope", "data"], "anyOf" = [{"required": ["name"]}, {"required": ["group"]}]))]
     SendParams {
-        /// The scope.
+        /// The scope of the name or group.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The name.
+        /// The name to send to.
         #[serde(borrow)]
         name: Cow<'a, str>,
-        /// The group.
+        /// The group to send to.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// The data, any JSON.
+        /// The data to send, any JSON.
         #[serde(borrow, deserialize_with = "given")]
         data: Option<&'a RawValue>,
-        /// How long a message for a name is kept until its owner acknowledges it, seconds; 0 = not at all.
+        /// How long a message for a name is kept until its owner acknowledges it, seconds; 0 = it is not kept.
         store_for: u64,
     }
     #[schemars(extend("required" = ["scope", "data"], "anyOf" = [{"required": ["name"]}, {"required": ["group"]}]))]
     CallParams {
-        /// The scope.
+        /// The scope of the name or group.
         #[serde(borrow)]
         scope: Cow<'a, str>,
-        /// The name.
+        /// The name to call.
         #[serde(borrow)]
         name: Cow<'a, str>,
-        /// The group.
+        /// The group to call.
         #[serde(borrow)]
         group: Cow<'a, str>,
-        /// The data, any JSON.
+        /// The data of the call, any JSON.
         #[serde(borrow, deserialize_with = "given")]
         data: Option<&'a RawValue>,
-        /// How long the call waits, milliseconds; 0 = 5,000.
+        /// How long the call waits for replies, milliseconds; 0 = 5,000.
         timeout_ms: u64,
     }
     ReplyParams {
-        /// The number of the call.
+        /// The number of the call to reply to.
         call: u64,
-        /// The data, any JSON.
+        /// The data of the reply, any JSON.
         #[serde(borrow, deserialize_with = "given")]
         data: Option<&'a RawValue>,
-        /// The client's own error, in place of the data.
+        /// The client's own error instead of the data, any JSON.
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
@@ -293,7 +294,7 @@ params! {
         /// The id of one message.
         #[serde(borrow)]
         id: Cow<'a, str>,
-        /// The ids of messages.
+        /// The ids of several messages.
         ids: Vec<String>,
     }
 }
@@ -338,7 +339,7 @@ impl<'a> MethodParams<'a> for NamesParams<'a> {
         let listing = listing(scope, prefix, self.limit, self.cursor);
         Ok(match &self.after {
             None => DirectoryRequest::Names(listing),
-            // It is in one order or in the other.
+            // The page is either in order or not: the parameters exclude each other.
             Some(_) if self.cursor > 0 => return Err(ParamsFault::bad("cursor")),
             Some(after) => DirectoryRequest::NamesAfter { after: key("after", after)?, listing },
         })
@@ -418,7 +419,7 @@ impl<'a> MethodParams<'a> for CallParams<'a> {
 }
 
 impl<'a> MethodParams<'a> for ReplyParams<'a> {
-    /// The outcome is the data, or the client's own error.
+    /// The result of the call is the data, or the client's own error.
     fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         let outcome = match (self.error, self.data) {
             (Some(error), _) => Err(checked("error", error)?),
@@ -431,7 +432,7 @@ impl<'a> MethodParams<'a> for ReplyParams<'a> {
 }
 
 impl<'a> MethodParams<'a> for AcknowledgeParams<'a> {
-    /// The ids of messages are `ids`, then `id`.
+    /// The ids to acknowledge are `ids`, then `id`.
     fn request(&self, _: RegistryMethod, _: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         if self.ids.len() > ACKNOWLEDGED_MAX {
             return Err(ParamsFault::bad("ids"));
@@ -447,17 +448,17 @@ fn found(scopes: &Scopes, name: &str) -> Result<ScopeId, ParamsFault> {
     Ok(scopes.find(name).ok_or(Error::NO_SUCH_SCOPE)?)
 }
 
-/// A name, a group or the beginning of one, from this parameter.
+/// Reads a name, a group, or a prefix of one, from this parameter.
 fn key(field: &'static str, text: &str) -> Result<Box<str>, ParamsFault> {
     if has_control(text) { Err(ParamsFault::bad(field)) } else { Ok(text.into()) }
 }
 
-/// Any JSON, from this parameter.
+/// Reads any JSON from this parameter.
 fn checked(field: &'static str, json: &RawValue) -> Result<Bytes, ParamsFault> {
     data::checked_payload(json).map_err(|error| ParamsFault::of(error, field))
 }
 
-/// Metadata; empty = `null` or absent.
+/// Reads metadata; empty = `null` or absent.
 fn metadata(meta: Option<&RawValue>) -> Result<Bytes, ParamsFault> {
     let meta = meta.filter(|meta| meta.get() != "null");
     meta.map(|meta| checked("meta", meta)).transpose().map(Option::unwrap_or_default)
@@ -467,12 +468,12 @@ fn payload(data: Option<&RawValue>) -> Result<Bytes, ParamsFault> {
     checked("data", data.ok_or(ParamsFault::bad("data"))?)
 }
 
-/// The receiver that either a name or a group is.
+/// The receiver, which is either a name or a group.
 fn target(scopes: &Scopes, scope: &str, name: &str, group: &str) -> Result<Target, ParamsFault> {
     let (name, group, scope) = (key("name", name)?, key("group", group)?, found(scopes, scope)?);
     let is_group = !group.is_empty();
     if is_group != name.is_empty() {
-        // Both are there, or neither is.
+        // Both parameters are given, or neither is.
         return Err(ParamsFault::bad(if is_group { "group" } else { "name" }));
     }
     Ok(Target { scope, key: if is_group { group } else { name }, is_group })
@@ -483,13 +484,13 @@ fn listing(scope: ScopeId, prefix: Box<str>, limit: usize, cursor: u32) -> Listi
     Listing { scope, prefix, cursor, limit }
 }
 
-/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals do
-/// not handle them.
+/// Whether a text has characters that no name or group may contain: C0 and C1 controls and DEL. Databases and terminals
+/// do not handle them well.
 pub(crate) fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
 
-/// Reads the text of a stamp and revision, as lookups show it; `None` = it is not valid.
+/// Reads the text of a stamp and revision as lookups show it; `None` = it is not valid.
 fn version_from_text(text: &str) -> Option<(Stamp, u32)> {
     let (stamp, revision) = text.split_once('.')?;
     Some((Stamp(stamp.parse().ok()?), revision.parse().ok()?))

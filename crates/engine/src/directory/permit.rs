@@ -1,30 +1,30 @@
-//! Which requests a client may make: by the options of the scope, and by its token.
+//! Which requests a client may make, because of the scope's options and its token.
 
 use touchline_protocol::Error;
 
 use super::request::DirectoryRequest;
 use super::scope::{ScopeId, Scopes, fits};
 
-/// What a client needs a permission for.
+/// The actions that a client needs permission for.
 enum Permission<'r> {
     /// To register this name.
     Register(&'r str),
     /// To join this group.
     Join(&'r str),
-    /// To see names, groups and members.
+    /// To read names, groups and members.
     Lookup,
-    /// To send a message.
+    /// To send a message to a name or a group.
     Send,
     /// To send a message that is kept for this name.
     Store(&'r str),
     /// To call a name or a group.
     Call,
-    /// To watch the scope.
+    /// To watch the changes of the scope.
     Watch,
 }
 
 impl Permission<'_> {
-    /// The options of a scope that give it.
+    /// The options of a scope that grant the permission.
     fn options(&self) -> &'static [&'static str] {
         match self {
             Permission::Register(_) => &["allow_register"],
@@ -38,13 +38,13 @@ impl Permission<'_> {
     }
 }
 
-/// The scope of a request of a client, and the options of the scope that permit it; `None` = it needs no permission.
+/// The scope of a client's request, and the options of the scope that permit it; `None` = it needs no permission.
 pub(crate) fn deciding_options(request: &DirectoryRequest) -> Option<(ScopeId, &'static [&'static str])> {
     needed(request).map(|(scope, permission)| (scope, permission.options()))
 }
 
-/// The permission that a request needs, and in which scope; `None` = it needs none: it is about the client's own
-/// entries, about a call or a message to the client, or about a channel, which has permissions of its own.
+/// The scope and the permission that a request needs. `None` = it needs none: it concerns the client's own entries, a
+/// call or a message to the client, or a channel, which has its own permissions.
 fn needed(request: &DirectoryRequest) -> Option<(ScopeId, Permission<'_>)> {
     Some(match request {
         DirectoryRequest::Register { scope, name, .. } => (*scope, Permission::Register(name)),
@@ -75,10 +75,10 @@ fn needed(request: &DirectoryRequest) -> Option<(ScopeId, Permission<'_>)> {
     })
 }
 
-/// Checks whether a client may make this request. `granted`: scopes and patterns of names that its token allows.
+/// Checks whether a client may make this request. `granted`: the scopes and patterns of names that its token allows.
 ///
 /// # Errors
-/// 103 if it may not, 4003 if the scope does not exist.
+/// 103 if the client may not make the request, 4003 if the scope does not exist.
 pub(crate) fn permit(
     request: &DirectoryRequest,
     user: &str,
@@ -124,8 +124,8 @@ mod tests {
         read(method, &params, &scopes(|_| {})).expect("a request")
     }
 
-    /// Every request is denied until its own switch allows it, and for anonymous clients until `allow_for_anonymous`
-    /// does too.
+    /// Every request is denied until its own switch allows it. For anonymous clients `allow_for_anonymous` must allow
+    /// it too.
     #[test]
     fn each_switch_allows_its_requests_and_no_others() {
         const STORE: fn(&mut ScopeOptions) = |options| {

@@ -1,5 +1,5 @@
-//! Presence: the clients in a channel. The channel is a group, a subscriber's connection is its member, and what other
-//! clients see of it is the metadata.
+//! Presence: the clients in a channel. The channel is a group and a subscriber's connection is a member of it. The
+//! member's metadata is what other clients see of the subscriber.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::effect::DirectoryEffect;
 use super::presence_entry::{ANNOUNCED, meta, parts};
 use super::state::Directory;
 
-/// A join or leave push; `None` = the member does not announce itself, or the event is another one.
+/// The join or leave push for an event; `None` = the member is not announced, or it is another event.
 pub(super) fn announce<A>(event: &RegistryEvent) -> Option<DirectoryEffect<A>> {
     let kind = match event.change {
         EntryChange::Joined => "join",
@@ -36,8 +36,8 @@ pub(super) fn announce<A>(event: &RegistryEvent) -> Option<DirectoryEffect<A>> {
 }
 
 impl<A> Directory<A> {
-    /// Enters a client into a channel. If its info does not fit into a message to other nodes, presence shows its user
-    /// and its client id only.
+    /// Adds a client to a channel's presence. If its info does not fit into a message to other nodes, presence shows
+    /// only its user and its client id.
     pub(super) fn enter(
         &mut self,
         owner: OwnerId,
@@ -51,17 +51,17 @@ impl<A> Directory<A> {
                 ClientInfo { user: info.user.clone(), client: info.client.clone(), conn_info: None, chan_info: None };
             shown = meta(&bare, is_shown, is_announced);
         }
-        // The limits of this scope are above all that channels allow, so the join is not refused.
+        // This scope's limits exceed every limit of channels, so the join is never refused.
         let _ = self.presence().join(owner, channel, &shown, now_ms);
     }
 
-    /// A client has left a channel.
+    /// Removes a client from a channel's presence.
     pub(super) fn exit(&mut self, owner: OwnerId, channel: &str) {
         // A client that is not in the channel has nothing to leave.
         let _ = self.presence().leave(owner, channel);
     }
 
-    /// `{"num_clients", "num_users"}`: both exact; all anonymous clients are one user.
+    /// Writes `{"num_clients", "num_users"}`. Both numbers are exact; all anonymous clients count as one user.
     pub(super) fn presence_stats_of(&mut self, channel: &str) -> Vec<u8> {
         let (clients, users) = self.presence().member_counts(channel);
         let mut out = Vec::new();

@@ -7,12 +7,12 @@ use super::client_id::client_bytes;
 
 /// Flag: presence shows the member.
 const SHOWN: u8 = 1;
-/// Flag: subscribers get join and leave events about the member.
+/// Flag: subscribers get join and leave events for the member.
 pub(super) const ANNOUNCED: u8 = 2;
-/// Bytes around a member in a list.
+/// The bytes that a member takes in a list in addition to its content.
 const PRESENCE_OVERHEAD_BYTES: usize = 64;
 
-/// Flags, length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
+/// Writes the flags, the length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
 pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
     let mut meta = vec![if is_shown { SHOWN } else { 0 } | if is_announced { ANNOUNCED } else { 0 }];
     meta.extend_from_slice(&(info.user.len() as u32).to_le_bytes());
@@ -21,7 +21,7 @@ pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec
     meta
 }
 
-/// The flags, the user and the JSON of a member; all empty if the metadata are not valid.
+/// The flags, the user and the JSON of a member; all empty if the metadata is not valid.
 pub(super) fn parts(meta: &[u8]) -> (u8, &[u8], &[u8]) {
     let read = || {
         let (flags, rest) = meta.split_first()?;
@@ -32,7 +32,7 @@ pub(super) fn parts(meta: &[u8]) -> (u8, &[u8], &[u8]) {
     read().unwrap_or((0, &[], &[]))
 }
 
-/// The user of a member that is shown, which the registry counts; `None` = the member is not shown.
+/// The user of a shown member, which the registry counts; `None` = the member is not shown.
 pub(super) fn shown_user(meta: &[u8]) -> Option<&[u8]> {
     let (flags, user, _) = parts(meta);
     (flags & SHOWN != 0).then_some(user)
@@ -43,10 +43,11 @@ pub(super) fn is_shown(entry: &Entry) -> bool {
     shown_user(entry.meta()).is_some()
 }
 
-/// `{"presence": {client: info}}` of some members that are shown. If there are more, the reply says that it is a
-/// sample, with the exact number.
+/// Writes `{"presence": {client: info}}` for some of the shown members. If there are more, the reply states that it is
+/// a sample, and the exact number.
 ///
-/// By hand: each member is JSON already, thousands of them are copied in one answer, and a client's id needs no escape.
+/// The JSON is written by hand: each member is JSON already, one answer copies thousands of them, and client ids need
+/// no escapes.
 pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
     let size = shown.iter().map(|entry| entry.meta().len() + PRESENCE_OVERHEAD_BYTES).sum::<usize>();
     let mut out = Vec::with_capacity(size + PRESENCE_OVERHEAD_BYTES);
@@ -72,7 +73,7 @@ pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Another node may be of another version, or broken: metadata that cannot be read show no user.
+    /// Another node may have another version, or be broken. Unreadable metadata shows no user.
     #[test]
     fn metadata_that_are_not_valid_show_no_user() {
         let info = ClientInfo { user: "ann".into(), client: "1".into(), conn_info: None, chan_info: None };

@@ -20,7 +20,7 @@ impl<A> Directory<A> {
         self.check_all(owner, registrations)?;
         for Registration { scope, key, meta, is_group } in registrations {
             let replica = &mut self.scope(*scope)?.replica;
-            // All of them were checked, and no other request comes in between.
+            // All of them were checked, and no other request is executed in between.
             if *is_group {
                 replica.join(owner, key, meta, now_ms).map_err(refusal)?;
             } else {

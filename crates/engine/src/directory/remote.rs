@@ -20,27 +20,27 @@ use super::state::Directory;
 
 #[derive(Deserialize)]
 struct DirectoryMessage<'a> {
-    /// The client of the receiver that the message is for; empty = it is a reply.
+    /// The client of the receiver that the message is for; empty = the message is a reply.
     #[serde(default)]
     client: &'a str,
-    /// More clients that the message is for. Their calls have the numbers after `call`.
+    /// Further clients that the message is for. Their calls have the numbers after `call`.
     #[serde(borrow, default)]
     clients: Vec<&'a str>,
     /// The message for the clients, JSON.
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
-    /// The sender's number of a call.
+    /// The sender's number of the call.
     #[serde(default)]
     call: u64,
     #[serde(default)]
     timeout_ms: u64,
-    /// The reply to the receiver's call; it may be `null`.
+    /// The data of the reply to the receiver's call; it may be `null`.
     #[serde(borrow, default, deserialize_with = "given")]
     data: Option<&'a RawValue>,
-    /// The called client's error.
+    /// The called client's own error.
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    /// The server's error, by its number.
+    /// The number of the server's error.
     #[serde(default)]
     code: u32,
     /// The sender's numbers of calls whose caller is gone.
@@ -48,7 +48,7 @@ struct DirectoryMessage<'a> {
     gone: Vec<u64>,
 }
 
-/// A message for some clients of one node, at least one and at most [`super::size::CLIENTS_MAX`].
+/// A message for clients of one node: at least one and at most [`super::size::CLIENTS_MAX`].
 pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 80 + clients.len() * CLIENT);
     let mut object = ObjectWriter::open(&mut out);
@@ -58,7 +58,7 @@ pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A call of some clients of one node; the first has the number `call`, the others the numbers after it.
+/// A call of clients of one node. The first one has the number `call`, the others have the numbers after it.
 pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 120 + clients.len() * CLIENT);
     let mut object = ObjectWriter::open(&mut out);
@@ -68,7 +68,7 @@ pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u
     out
 }
 
-/// A node of an earlier version reads the first only.
+/// Writes the receiving clients. A node of an earlier version reads only the first one.
 fn write_clients(object: &mut ObjectWriter<'_>, clients: &[OwnerId]) {
     let Some((first, others)) = clients.split_first() else { return };
     object.text("client", &client_text(*first));
@@ -90,7 +90,7 @@ pub(super) fn reply(call: u64, reply: &CallReply) -> Vec<u8> {
     out
 }
 
-/// Calls whose caller is gone; at most [`super::size::CLIENTS_MAX`].
+/// The numbers of calls whose caller is gone; at most [`super::size::CLIENTS_MAX`].
 pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = ObjectWriter::open(&mut out);
@@ -100,7 +100,7 @@ pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
 }
 
 impl<A> Directory<A> {
-    /// Handles a message of another node's directory. A message that cannot be read is ignored.
+    /// Handles a message of another node's directory. An unreadable message is ignored.
     pub fn receive_from_node(&mut self, from: &str, message: &[u8], now_ms: u64) {
         let Ok(message) = serde_json::from_slice::<DirectoryMessage<'_>>(message) else { return };
         let take = |json: &RawValue| Bytes::copy_from_slice(json.get().as_bytes());
@@ -145,7 +145,7 @@ impl<A> Directory<A> {
         }
     }
 
-    /// How many calls may wait, and how long one may wait in milliseconds, by the most generous scope.
+    /// How many calls may wait, and how long one may wait in milliseconds, by the limits of the most generous scope.
     fn call_limits(&self) -> (usize, u64) {
         let options = self.scopes.iter().map(|scope| &scope.options);
         options.fold((0, 0), |(limit, longest_ms), options| {

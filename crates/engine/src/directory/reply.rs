@@ -1,5 +1,5 @@
-//! A reply of the directory. Lists are kept as entries, which are shared and not copied; the thread that needs their
-//! JSON writes it, not the thread of the directory.
+//! A reply of the directory. Lists are kept as shared entries that are not copied. The thread that needs their JSON
+//! writes it, not the directory's thread.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::changes::ScopeChanges;
 use super::presence_entry;
 use crate::work::Work;
 
-/// A reply to a [`super::DirectoryRequest`], and what it has cost.
+/// A reply to a [`super::DirectoryRequest`], and the work that it took.
 #[derive(Debug)]
 pub struct DirectoryReply {
     content: ReplyContent,
@@ -28,17 +28,17 @@ enum ReplyContent {
 /// A reply whose JSON is not written yet.
 #[derive(Debug)]
 pub(super) enum Listed {
-    /// Members of a channel that presence shows, and how many there are.
+    /// Members of a channel that presence shows, and their total number.
     Presence(Vec<Entry>, u64),
-    /// Members of a group, and how many there are.
+    /// Members of a group, and their total number.
     Members(Vec<Entry>, u64),
-    /// A page of the members of a group, how many there are, and where the next page starts; 0 = there is no next page.
+    /// A page of a group's members, their total number, and where the next page starts; 0 = there is no next page.
     MemberPage(Vec<Entry>, u64, u32),
     /// A page of names, and where the next page starts; 0 = there is no next page.
     Names(Vec<Entry>, u32),
-    /// A page of names in their order, and whether there are more.
+    /// A page of names in order, and whether there are more.
     NamesInOrder(Vec<Entry>, bool),
-    /// Changes of a scope.
+    /// The changes of a scope.
     Changes(ScopeChanges),
     /// A page of groups and their sizes, and where the next page starts; 0 = there is no next page.
     Groups(Vec<(Arc<str>, u32)>, u32),
@@ -52,15 +52,15 @@ impl DirectoryReply {
         DirectoryReply { content: ReplyContent::Listed(Box::new(listed)), work: work.units() }
     }
 
-    /// The reply to a message that was sent to so many clients.
+    /// The reply to a message that was sent to `copies` clients.
     pub(super) fn sent(copies: usize) -> Self {
         let json = answer::sent(copies);
         let work = Work { copies, bytes: json.len(), ..Work::default() };
         DirectoryReply { content: ReplyContent::Json(json.into()), work: work.units() }
     }
 
-    /// The cost of the reply besides its command, in units of commands: one for 8 entries walked or written, one for
-    /// each copy of a message, one for 4,096 bytes.
+    /// The cost of the reply in addition to its command, in units of commands. One unit stands for 8 entries that were
+    /// walked or written, for one copy of a message, or for 4,096 bytes.
     pub fn work(&self) -> u32 {
         self.work
     }

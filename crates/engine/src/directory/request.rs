@@ -10,129 +10,129 @@ use touchline_registry::{OwnerId, Stamp};
 use super::scope::ScopeId;
 use super::watch_position::WatchPosition;
 
-/// A request whose permissions are checked already: the requester may do this.
+/// A request whose permissions were already checked: the requester may do this.
 #[derive(Debug, Clone)]
 pub enum DirectoryRequest {
     /// Registers a name for the client.
     Register {
-        /// The scope.
+        /// The scope of the name.
         scope: ScopeId,
-        /// The name.
+        /// The name to register.
         name: Box<str>,
-        /// Metadata: JSON, or empty.
+        /// The metadata as JSON; empty = none.
         meta: Bytes,
-        /// Take the name from its owner, if the scope's policy is `newest`.
+        /// Whether to take the name from its owner, if the scope's policy is `newest`.
         take_over: bool,
     },
     /// Registers the names and joins the groups of a token for the client: all of them, or none.
     RegisterAll(Box<[Registration]>),
     /// Ends the client's registration of a name.
     Unregister {
-        /// The scope.
+        /// The scope of the name.
         scope: ScopeId,
-        /// The name.
+        /// The name to unregister.
         name: Box<str>,
     },
     /// Replaces a name's metadata.
     UpdateMeta {
-        /// The scope.
+        /// The scope of the name.
         scope: ScopeId,
-        /// The name.
+        /// The name whose metadata is replaced.
         name: Box<str>,
-        /// Metadata: JSON, or empty.
+        /// The new metadata as JSON; empty = none.
         meta: Bytes,
-        /// Only if the name still has this stamp and revision; `None` = in any case.
+        /// Only replace it if the name still has this stamp and revision; `None` = in any case.
         expected: Option<(Stamp, u32)>,
     },
-    /// Makes the client a member.
+    /// Makes the client a member of a group.
     Join {
-        /// The scope.
+        /// The scope of the group.
         scope: ScopeId,
-        /// The group.
+        /// The group to join.
         group: Box<str>,
-        /// Metadata: JSON, or empty.
+        /// The metadata as JSON; empty = none.
         meta: Bytes,
     },
-    /// Ends the client's membership.
+    /// Ends the client's membership of a group.
     Leave {
-        /// The scope.
+        /// The scope of the group.
         scope: ScopeId,
-        /// The group.
+        /// The group to leave.
         group: Box<str>,
     },
-    /// The owner of a name.
+    /// Looks up the owner of a name.
     Lookup {
-        /// The scope.
+        /// The scope of the name.
         scope: ScopeId,
-        /// The name.
+        /// The name to look up.
         name: Box<str>,
     },
-    /// Names by prefix, a page.
+    /// Lists a page of names by prefix.
     Names(Listing),
-    /// Names by prefix in their order, a page; the cursor of the listing is ignored.
+    /// Lists a page of names by prefix, in order. The cursor of the listing is ignored.
     NamesAfter {
-        /// The page begins behind this name; empty = it is the first one.
+        /// The page begins after this name; empty = the first page.
         after: Box<str>,
-        /// Which names, and how many.
+        /// Which names to list, and how many.
         listing: Listing,
     },
-    /// Groups by prefix, a page.
+    /// Lists a page of groups by prefix.
     Groups(Listing),
-    /// The members of a group.
+    /// Lists the members of a group.
     Members {
-        /// The scope.
+        /// The scope of the group.
         scope: ScopeId,
-        /// The group.
+        /// The group whose members are listed.
         group: Box<str>,
     },
-    /// The members of a group, a page; the prefix is ignored.
+    /// Lists a page of the members of a group. The prefix of the listing is ignored.
     MemberPage {
-        /// The group.
+        /// The group whose members are listed.
         group: Box<str>,
-        /// Which page.
+        /// Which page to list.
         listing: Listing,
     },
-    /// Whether a client is a member of a group, and its metadata.
+    /// Reads whether a client is a member of a group, and its metadata.
     Member {
-        /// The scope.
+        /// The scope of the group.
         scope: ScopeId,
-        /// The group.
+        /// The group of the member.
         group: Box<str>,
-        /// The client; `None` = the requester.
+        /// The client to look for; `None` = the requester.
         client: Option<OwnerId>,
     },
-    /// The changes of a scope since a position.
+    /// Reads the changes of a scope since a position.
     Changes {
-        /// The scope.
+        /// The scope whose changes are read.
         scope: ScopeId,
-        /// The position; `None` = only the present position is requested.
+        /// The position of the last known change; `None` = only the present position is requested.
         position: Option<WatchPosition>,
     },
-    /// Names, groups and memberships, and how they spread over the nodes.
+    /// Counts names, groups and memberships, and how they are distributed over the nodes.
     Count {
-        /// The scope.
+        /// The scope to count.
         scope: ScopeId,
     },
     /// Sends a message to a name or to all members of a group.
     Send {
-        /// The name or the group.
+        /// The receiving name or group.
         target: Target,
-        /// JSON.
+        /// The data of the message, JSON.
         data: Bytes,
-        /// How long the store keeps the message for a name until its owner has acknowledged it, milliseconds; 0 = not
-        /// at all.
+        /// How long the store keeps the message for a name until its owner acknowledges it, milliseconds; 0 = it is not
+        /// kept.
         store_for_ms: u64,
     },
     /// Acknowledges inbox messages.
     Acknowledge {
-        /// Ids of the messages.
+        /// The ids of the messages.
         ids: Vec<u64>,
     },
     /// Calls a name or all members of a group, and waits for the replies.
     Call {
-        /// The name or the group.
+        /// The name or the group to call.
         target: Target,
-        /// JSON.
+        /// The data of the call, JSON.
         data: Bytes,
         /// How long the call waits, milliseconds.
         timeout_ms: u64,
@@ -141,44 +141,44 @@ pub enum DirectoryRequest {
     Reply {
         /// The number of the call.
         call: u64,
-        /// JSON: the data, or the client's own error.
+        /// The data, or the client's own error; both are JSON.
         outcome: Result<Bytes, Bytes>,
     },
-    /// The client is in a channel now: for presence, join and leave.
+    /// The client is now in a channel: for presence, join and leave.
     Enter {
-        /// The channel.
+        /// The channel that the client is in.
         channel: ChannelName,
         /// What presence shows of the client.
         info: Arc<ClientInfo>,
-        /// Presence shows the client.
+        /// Whether presence shows the client.
         is_shown: bool,
-        /// The subscribers get join and leave events about the client.
+        /// Whether subscribers get join and leave events for the client.
         is_announced: bool,
     },
-    /// The client is not in the channel any more.
+    /// The client is no longer in the channel.
     Exit {
-        /// The channel.
+        /// The channel that the client has left.
         channel: ChannelName,
     },
-    /// The clients that are in a channel.
+    /// Lists the clients that are in a channel.
     Presence {
-        /// The channel.
+        /// The channel whose clients are listed.
         channel: Box<str>,
         /// The greatest number of clients in one reply.
         limit: usize,
     },
-    /// The number of clients and users that are in a channel.
+    /// Counts the clients and users that are in a channel.
     PresenceStats {
-        /// The channel.
+        /// The channel whose clients are counted.
         channel: Box<str>,
     },
-    /// The client is gone: removes its entries, and ends its calls.
+    /// The client is gone: removes its entries and ends its calls.
     Close,
 }
 
 impl DirectoryRequest {
-    /// Whether it touches many entries: [`super::Directory::begin`] and [`super::Directory::step`] carry it out in
-    /// short steps.
+    /// Whether the request touches many entries. Such a request is executed in short steps by
+    /// [`super::Directory::begin`] and [`super::Directory::step`].
     pub fn is_walk(&self) -> bool {
         match self {
             DirectoryRequest::Presence { .. }
@@ -211,23 +211,23 @@ impl DirectoryRequest {
     }
 }
 
-/// A name or a group of a token.
+/// A name or a group that a token registers.
 #[derive(Debug, Clone)]
 pub struct Registration {
-    /// The scope.
+    /// The scope of the name or group.
     pub scope: ScopeId,
-    /// The name, taken over where the scope keeps the newest; or the group.
+    /// The name, which is taken over if the scope keeps the newest; or the group.
     pub key: Box<str>,
-    /// Metadata: JSON, or empty.
+    /// The metadata as JSON; empty = none.
     pub meta: Bytes,
-    /// The key is a group.
+    /// Whether the key is a group.
     pub is_group: bool,
 }
 
-/// A page of a listing.
+/// One page of a listing.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// The scope.
+    /// The scope of the listing.
     pub scope: ScopeId,
     /// The prefix of the results; empty = all.
     pub prefix: Box<str>,
@@ -240,21 +240,21 @@ pub struct Listing {
 /// The receiver of a message or a call.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The scope.
+    /// The scope of the name or group.
     pub scope: ScopeId,
-    /// The name, or the group.
+    /// The name or the group.
     pub key: Box<str>,
-    /// The key is a group.
+    /// Whether the key is a group.
     pub is_group: bool,
 }
 
-/// The origin of a request.
+/// The client or backend that makes a request.
 #[derive(Debug, Clone)]
 pub struct Requester {
-    /// The client; if the server API makes the request, the client that it acts for.
+    /// The client. If the server API makes the request, the client that it acts for.
     pub owner: OwnerId,
     /// The client's user; empty = anonymous.
     pub user: Box<str>,
-    /// The server API makes the request, and does not act for a client.
+    /// Whether the server API makes the request without acting for a client.
     pub is_backend: bool,
 }

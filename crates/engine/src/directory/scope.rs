@@ -1,4 +1,4 @@
-//! Scopes of the registry: their options, and what clients may do in them. Everything is off unless switched on.
+//! Scopes of the registry: their options, and what clients may do in them. Everything is off by default.
 
 use std::time::Duration;
 
@@ -8,57 +8,57 @@ use crate::setting::{SOME, ValueKind};
 use crate::wildcard;
 
 settings! {
-    /// A scope of the configuration.
+    /// The options of one configured scope.
     pub struct ScopeOptions {
-        /// Who keeps a name that two connections own after a race or a split. Only with `newest` can a name be taken
-        /// over.
+        /// Which client keeps a name that two connections own after a race or a network split. A client can take a name
+        /// over only with `newest`.
         own conflict_policy: ConflictPolicy = ConflictPolicy::Newest;
-        /// A client that loses a name is disconnected (3503), not only told.
+        /// A client that loses a name is disconnected (3503) instead of only notified.
         own disconnect_losers: bool = false;
-        /// Names that clients may register: `{user}` is the client's user, `*` anything. A token's `register` claim
-        /// allows more.
+        /// Patterns of the names that clients may register: `{user}` is the client's user, `*` is any text. A token's
+        /// `register` claim allows more.
         own allow_register: Vec<String> = &[];
-        /// Groups that clients may join: `{user}` is the client's user, `*` anything.
+        /// Patterns of the groups that clients may join: `{user}` is the client's user, `*` is any text.
         own allow_join: Vec<String> = &[];
         /// Clients may look up and list names and groups.
         own allow_lookup_for_client: bool = false;
-        /// Clients may send to names and groups.
+        /// Clients may send messages to names and groups.
         own allow_send_for_client: bool = false;
         /// Clients may call names and groups.
         own allow_call_for_client: bool = false;
-        /// Changes are published to `$registry:<scope>`, and clients may subscribe to it.
+        /// Changes are published to `$registry:<scope>`, and clients may subscribe to this channel.
         own allow_watch_for_client: bool = false;
-        /// Bytes of past changes that are kept for those who watch the scope and have fallen behind; beyond them they
-        /// list again.
+        /// How many bytes of past changes are kept for watchers that have fallen behind. A watcher that needs older
+        /// changes has to list the scope again.
         own watch_log_size: usize = 16_777_216, SOME;
-        /// What clients may do in this scope, anonymous ones may do too.
+        /// Anonymous clients may do everything that clients may do in this scope.
         own allow_for_anonymous: bool = false;
-        /// Longest name or group, bytes.
+        /// The greatest length of a name or group, bytes.
         own name_max_length: usize = 255, ValueKind::Integer(1, 65_535);
-        /// Largest metadata, bytes of JSON.
+        /// The greatest size of metadata, bytes of JSON.
         own meta_max_size: usize = 4_096, SOME;
-        /// Names and memberships of one connection.
+        /// How many names and memberships one connection may have.
         own client_entries_limit: usize = 128, SOME;
-        /// Longest time that a call may wait for its answer.
+        /// The longest time that a call may wait for its answer.
         own call_timeout_max: Duration = Duration::from_secs(60);
-        /// Calls that may wait for answers at the same time, on each node.
+        /// How many calls may wait for answers at the same time, on each node.
         own calls_limit: usize = 10_000, SOME;
-        /// Calls of one connection that may wait for answers at the same time; a call of a group counts by its members.
-        /// Beyond it: 4007.
+        /// How many calls of one connection may wait for answers at the same time. A call of a group counts once for
+        /// each member. Calls beyond this limit fail with 4007.
         own client_calls_limit: usize = 128, SOME;
-        /// Names that clients may have messages kept for, patterns as in `allow_register`; empty = backends only.
-        /// Clients also need `allow_send_for_client`.
+        /// Patterns of the names for which clients may have messages kept, as in `allow_register`; empty = only
+        /// backends may. Clients also need `allow_send_for_client`.
         own allow_store: Vec<String> = &[];
-        /// Messages that may be kept for one name until its owner acknowledges them (`send` with `store_for`), in
-        /// `store.primary`; 0 = none are kept.
+        /// How many messages may be kept for one name in `store.primary` until its owner acknowledges them (`send` with
+        /// `store_for`); 0 = none are kept.
         own inbox_size: usize = 0, ValueKind::Integer(0, 1_000_000);
-        /// Longest time that a message for a name is kept (`store_for`).
+        /// The longest time that a message for a name is kept (`store_for`).
         own inbox_ttl_max: Duration = Duration::from_hours(168);
-        /// Members that one call of a group may reach. Beyond it: 4007.
+        /// How many members one call of a group may reach. Calls beyond this limit fail with 4007.
         own call_members_limit: usize = 1_000, SOME;
-        /// Members in one answer; of larger groups a sample is shown, with the exact count.
+        /// How many members one answer lists. For larger groups it lists a sample, with the exact count.
         own members_limit: usize = 1_000, SOME;
-        /// Its name.
+        /// The name of the scope.
         plain name: String = String::new();
     }
 }
@@ -66,14 +66,14 @@ settings! {
 /// Which registration keeps a contested name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConflictPolicy {
-    /// The later registration; only here may a client take a name over.
+    /// The later registration. Only with this policy may a client take a name over.
     #[default]
     Newest,
-    /// The earlier registration.
+    /// The earlier registration keeps the name.
     Oldest,
-    /// A name that has an owner is refused; after a race the earlier registration stays.
+    /// A name that has an owner is refused. After a race the earlier registration stays.
     Reject,
-    /// The registration that the backend chooses (`registry.proxy.conflict`); without its answer the later one.
+    /// The registration that the backend chooses (`registry.proxy.conflict`). Without its answer the later one stays.
     Hook,
 }
 
@@ -97,16 +97,17 @@ impl ScopeOptions {
     }
 }
 
-/// The scopes as a session sees them.
+/// The scopes of the registry as sessions see them.
 #[derive(Debug, Default)]
 pub struct Scopes(pub(super) Vec<(ScopeOptions, View)>);
 
-/// A scope of this node: its index in the configuration, from 0 on.
+/// A scope of this node, by its index in the configuration, starting at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeId(pub u16);
 
 impl Scopes {
-    /// The scope of this name; `None` = there is no such scope, or it is the server's own, whose name begins with `$`.
+    /// The scope with this name; `None` = there is no such scope, or it is the server's own, whose name begins with
+    /// `$`.
     pub fn find(&self, name: &str) -> Option<ScopeId> {
         if name.starts_with('$') {
             return None;
@@ -114,7 +115,7 @@ impl Scopes {
         self.0.iter().position(|(options, _)| options.name == name).map(|index| ScopeId(index as u16))
     }
 
-    /// The same scopes with other options; a scope that has none there keeps its own.
+    /// The same scopes with other options. A scope that is missing in `options` keeps its own.
     pub fn with_options(&self, options: &[ScopeOptions]) -> Scopes {
         let of = |known: &ScopeOptions| options.iter().find(|new| new.name == known.name).unwrap_or(known).clone();
         Scopes(self.0.iter().map(|(known, view)| (of(known), view.clone())).collect())
@@ -129,8 +130,8 @@ impl Scopes {
 /// The part of a pattern that stands for the client's user.
 pub(super) const USER_VARIABLE: &str = "{user}";
 
-/// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits
-/// nothing.
+/// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` is any text. If the user is empty,
+/// `{user}` fits nothing.
 pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
     if user.is_empty() && pattern.contains(USER_VARIABLE) {
         return false;

@@ -1,4 +1,4 @@
-//! The state of a node's directory, and what can be told from it.
+//! The state of a node's directory, and what can be read from it.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use super::presence_entry;
 use super::scope::{ScopeId, ScopeOptions, Scopes};
 use super::watch::ScopeWatch;
 
-/// The scope of presence. A scope of the configuration cannot have this name, and [`Scopes::find`] never finds it.
+/// The scope of presence. A configured scope cannot have this name, and [`Scopes::find`] never finds it.
 const PRESENCE: &str = "$presence";
 
-/// Effects for which the directory keeps memory between two batches, at most.
+/// The greatest number of effects for which the directory keeps memory between two batches.
 const SPARE_EFFECTS: usize = 4_096;
 
 /// The metrics of a scope: counters since the node started, and its present size.
 #[derive(Debug, Clone)]
 pub struct ScopeMetrics {
-    /// The scope's name.
+    /// The name of the scope.
     pub scope: Arc<str>,
-    /// Names with an owner, on all nodes.
+    /// The number of names with an owner, on all nodes.
     pub names: u64,
-    /// Memberships, on all nodes.
+    /// The number of memberships, on all nodes.
     pub members: u64,
     /// Counters since the node started.
     pub counters: Counters,
@@ -44,27 +44,27 @@ pub(super) struct Scope {
 /// A node's part of the registry. `A` identifies the requester that waits for a reply.
 pub struct Directory<A> {
     pub(super) node: Arc<str>,
-    /// The scopes of the configuration, then presence.
+    /// The configured scopes, then the scope of presence.
     pub(super) scopes: Vec<Scope>,
     pub(super) calls: Calls<A>,
     pub(super) inbox: Inbox,
     pub(super) effects: Vec<DirectoryEffect<A>>,
     pub(super) is_clustered: bool,
-    /// What backends are told; `None` = nothing.
+    /// The changes that are reported to backends; `None` = none are.
     pub(super) told: Option<ToldChanges>,
-    /// The client whose request is being executed, and its user, if backends are told of something.
+    /// The client whose request is being executed, and its user. It is set only if changes are reported to backends.
     pub(super) acting: Option<ActingOwner>,
-    /// The host is checking its connections ([`DirectoryEffect::Probe`]).
+    /// Whether the host is checking its connections ([`DirectoryEffect::Probe`]).
     pub(super) is_probing: bool,
-    /// Bytes that one message to another node may have.
+    /// The greatest size of one message to another node, bytes.
     pub(super) message_max: usize,
     /// The time of the latest call, Unix milliseconds.
     pub(super) now_ms: u64,
 }
 
 impl<A> Directory<A> {
-    /// An empty directory. `node`: the node's id, unique in the cluster. `birth`: random, another one in each
-    /// incarnation of the node. `hash_seed`: of the hashes of names and groups, which clients choose.
+    /// An empty directory. `node`: the node's id, unique in the cluster. `birth`: a random number that differs between
+    /// incarnations of the node. `hash_seed`: the seed for hashes of names and groups, which clients choose.
     pub fn new(
         node: &str,
         scopes: &[ScopeOptions],
@@ -76,7 +76,7 @@ impl<A> Directory<A> {
     ) -> Self {
         let presence = ScopeOptions {
             name: PRESENCE.into(),
-            // The sessions have checked their requests against the channels' own limits.
+            // Sessions have already checked their requests against the channels' own limits.
             name_max_length: usize::from(u16::MAX),
             meta_max_size: usize::MAX,
             client_entries_limit: usize::MAX,
@@ -117,7 +117,7 @@ impl<A> Directory<A> {
         Scopes(self.scopes.iter().map(|scope| (scope.options.clone(), scope.replica.view())).collect())
     }
 
-    /// Names of the scopes, presence included.
+    /// The names of the scopes, including presence.
     pub fn scope_names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.scopes.iter().map(|scope| &scope.name)
     }
@@ -131,13 +131,12 @@ impl<A> Directory<A> {
         })
     }
 
-    /// Number of calls that wait for a reply.
+    /// The number of calls that wait for a reply.
     pub fn calls_waiting(&self) -> usize {
         self.calls.len()
     }
 
-    /// The next time at which [`Directory::tick`] or [`Directory::flush`] has something to do, Unix milliseconds;
-    /// `None` = never.
+    /// When [`Directory::tick`] or [`Directory::flush`] next has something to do, Unix milliseconds; `None` = never.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         let watches = self.scopes.iter().filter_map(|scope| scope.watch.as_ref()?.next_deadline_ms());
         self.calls.next_deadline_ms().into_iter().chain(self.inbox.next_deadline_ms()).chain(watches).min()
@@ -151,7 +150,7 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Takes the effects to carry out, in order.
+    /// Removes and returns the effects to carry out, in order.
     pub fn effects(&mut self) -> std::vec::Drain<'_, DirectoryEffect<A>> {
         self.effects.drain(..)
     }
@@ -162,7 +161,7 @@ impl<A> Directory<A> {
         &mut self.scopes[last].replica
     }
 
-    /// A scope.
+    /// Returns a scope by its id.
     ///
     /// # Errors
     /// 4003 if the scope does not exist.
@@ -171,7 +170,7 @@ impl<A> Directory<A> {
     }
 }
 
-/// The error for a refusal of a replica.
+/// The error that corresponds to a refusal of a replica.
 pub(super) fn refusal(refusal: RegisterRefusal) -> Error {
     match refusal {
         RegisterRefusal::Taken(_) => Error::NAME_TAKEN,

@@ -1,5 +1,5 @@
-//! Changes of names and groups that backends are told: those of this node's clients, and those that the end of another
-//! node has caused.
+//! Changes of names and groups that are reported to backends: those of this node's clients, and those that the end of
+//! another node has caused.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::state::Directory;
 use crate::events::EventKind;
 
 impl<A> Directory<A> {
-    /// Reports from now on what backends are told ([`DirectoryEffect::Tell`], [`DirectoryEffect::TellLost`]).
+    /// From now on reports these changes ([`DirectoryEffect::Tell`], [`DirectoryEffect::TellLost`]).
     pub fn telling(mut self, told: ToldChanges) -> Self {
         self.tell(told);
         self
@@ -24,8 +24,8 @@ impl<A> Directory<A> {
     }
 }
 
-/// What is told of a change. `me`: this node; `acting`: the client that acts now, and its user; `is_presence`: the
-/// scope is that of presence.
+/// The reports about a change. `me`: this node. `acting`: the client that is acting now, and its user. `is_presence`:
+/// the scope is that of presence.
 pub(super) fn of_event<A>(
     told: ToldChanges,
     scope: &Arc<str>,
@@ -45,7 +45,7 @@ pub(super) fn of_event<A>(
     let kind = match change {
         EntryChange::Registered => EventKind::NameRegistered,
         EntryChange::Updated => EventKind::NameUpdated,
-        // The loser is told by whom.
+        // The report for the losing client names the winner.
         EntryChange::Unregistered if is_lost_to_another => return effects,
         EntryChange::Unregistered => EventKind::NameLost,
         EntryChange::Joined => EventKind::MemberJoined,
@@ -72,7 +72,7 @@ pub(super) fn of_event<A>(
     effects
 }
 
-/// What is told of a name that a client of this node has lost to another one.
+/// The report about a name that a client of this node has lost to another one.
 pub(super) fn of_loss<A>(
     told: ToldChanges,
     scope: &Arc<str>,

@@ -1,5 +1,5 @@
 //! Requests that touch many entries: lists, and messages and calls to groups. Each is executed in short steps, so that
-//! the thread of the directory can execute other requests in between.
+//! the directory's thread can execute other requests in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::work::Work;
 
 /// The greatest number of members that one step visits.
 const WALK_STEP_ENTRIES: usize = 512;
-/// The greatest number of steps of one page of a listing that has fewer results than its limit.
+/// The greatest number of steps for one page of a listing, if the page has fewer results than its limit.
 const PAGE_STEPS: usize = 16;
-/// Bytes that an entry takes in a reply, besides its key and its metadata.
+/// The bytes that an entry takes in a reply in addition to its key and its metadata.
 const WALK_OVERHEAD_BYTES: usize = 120;
 
-/// A request under way.
+/// A request that is executed in steps.
 #[derive(Debug)]
 pub struct Walk<A> {
     requester: Requester,
@@ -35,7 +35,7 @@ pub struct Walk<A> {
     work: Work,
 }
 
-/// What a request that touches many entries has found so far.
+/// The request, and what it has found so far.
 #[derive(Debug)]
 pub(super) enum WalkKind {
     Presence { channel: Box<str>, limit: usize, shown: Vec<Entry> },
@@ -49,12 +49,12 @@ pub(super) enum WalkKind {
 }
 
 impl<A> Walk<A> {
-    /// A request that begins. `asker`: the requester that waits for the reply; `None` = none.
+    /// A request that begins. `asker`: the requester that waits for the reply; `None` = none waits.
     pub(super) fn new(requester: Requester, asker: Option<A>, kind: WalkKind) -> Self {
         Walk { requester, asker, kind, work: Work::default() }
     }
 
-    /// Whether it sends messages to clients. It then goes on even if its requester is gone.
+    /// Whether the request sends messages to clients. If so, it continues even if its requester is gone.
     pub fn is_send(&self) -> bool {
         matches!(self.kind, WalkKind::Send { .. })
     }
@@ -138,7 +138,7 @@ impl<A> Directory<A> {
         Some(scope.replica.member_count(&target.key)).filter(|members| *members > 0).ok_or(Error::NOT_REGISTERED)
     }
 
-    /// Executes one step of a request. Returns the request as long as there is more to do.
+    /// Executes one step of a request. Returns the request while there is more to do.
     pub fn step(&mut self, mut walk: Walk<A>, now_ms: u64) -> Option<Walk<A>> {
         if self.run_step(&mut walk.kind, &mut walk.work) {
             return Some(walk);
@@ -182,7 +182,7 @@ impl<A> Directory<A> {
         None
     }
 
-    /// One step. Returns whether there is more to do.
+    /// Executes one step. Returns whether there is more to do.
     fn run_step(&mut self, kind: &mut WalkKind, work: &mut Work) -> bool {
         let mut note = |entry: &Entry| {
             work.items += 1;
@@ -222,7 +222,7 @@ impl<A> Directory<A> {
             }
             WalkKind::NamesAfter { scope, page } => {
                 let Ok(scope) = self.scope(*scope) else { return false };
-                // What is not of the page is looked at too.
+                // Entries that are not part of the page count as visited too.
                 let mut visited = 0;
                 let has_more = scope.replica.walk_names(WALK_STEP_ENTRIES, |entry| {
                     visited += 1;
@@ -244,14 +244,14 @@ impl<A> Directory<A> {
             WalkKind::Send { scope, message, push, remote } => self.send_some(*scope, message, push, remote, work),
             WalkKind::Call { target, results, .. } => {
                 let Ok(scope) = self.scope(target.scope) else { return false };
-                // A client that joins meanwhile is not visited, so there are never more members than were allowed.
+                // A client that joins meanwhile is not visited, so the number of members never exceeds the allowed one.
                 scope.replica.walk(WALK_STEP_ENTRIES, |entry| results.push(entry.clone()))
             }
         }
     }
 
-    /// Sends a message to the next members of a group: the members on this node share one push, those on another node
-    /// one message.
+    /// Sends a message to the next members of a group. The members on this node share one push, and those on another
+    /// node share one message.
     fn send_some(
         &mut self,
         scope: ScopeId,
@@ -285,7 +285,7 @@ impl<A> Directory<A> {
     }
 
     /// Calls each of these members. The requester gets one reply when all members have replied or failed.
-    #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
+    #[expect(clippy::too_many_arguments, reason = "a call needs all of these values, and this is its only step")]
     fn call_group(
         &mut self,
         requester: &Requester,
@@ -321,7 +321,7 @@ impl<A> Directory<A> {
         for (node, clients) in
             remote.iter().flat_map(|(node, clients)| clients.chunks(limit).map(move |clients| (*node, clients)))
         {
-            // The calls of one message have numbers in a row.
+            // The calls in one message have consecutive numbers.
             let open = |client: &OwnerId| {
                 self.calls.open(CallOrigin::Group(group), by, *client, Some(Arc::clone(node)), until_ms)
             };
@@ -332,13 +332,13 @@ impl<A> Directory<A> {
     }
 }
 
-/// Bytes of an entry in a reply.
+/// The bytes of an entry in a reply.
 fn size_of_entry(entry: &Entry) -> usize {
     entry.key().len() + entry.meta().len() + WALK_OVERHEAD_BYTES
 }
 
-/// Moves a listing's cursor to its next part: where the next page starts, 0 = there is no next page. Returns whether
-/// this page needs that part.
+/// Moves a listing's cursor to its next part. `next`: where that part starts. Returns whether this page needs that
+/// part; a cursor of 0 = there is no next page.
 fn turn_page(listing: &mut Listing, next: Option<u32>, steps: &mut usize, results: usize, work: &mut Work) -> bool {
     let before = std::mem::replace(&mut listing.cursor, next.unwrap_or(0));
     work.items += next.map_or(0, |next| next.saturating_sub(before) as usize);

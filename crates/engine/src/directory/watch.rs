@@ -1,5 +1,5 @@
-//! Changes of a scope, for its watchers. Each change has an offset. Few changes are pushed; of many changes the
-//! watchers get only the last offset, and they load the changes at their own pace.
+//! The changes of a scope, for its watchers. Each change has an offset. A few changes are pushed. If there are many,
+//! the watchers only get the last offset, and they load the changes at their own pace.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use super::reply::{DirectoryReply, Listed};
 use super::watch_position::WatchPosition;
 use crate::work::Work;
 
-/// Bytes of changes that are pushed within [`WINDOW_MS`]: few, compared with the queue of a connection that reads
-/// slowly.
+/// How many bytes of changes are pushed within [`WINDOW_MS`]. It is small compared with the queue of a connection that
+/// reads slowly.
 const PUSHED_SIZE: usize = 128 * 1_024;
 const WINDOW_MS: u64 = 1_000;
-/// The time between two marks, which say that there are more changes, milliseconds.
+/// The time between two marks, milliseconds. A mark says that there are more changes.
 const MARK_MS: u64 = 100;
-// A window without room for changes still has marks, so watchers learn within it that they have to load.
+// A window without room for changes still has marks, so within the window watchers learn that they have to load.
 const _: () = assert!(MARK_MS < WINDOW_MS);
-/// Changes in one reply, and their bytes.
+/// The greatest number of changes in one reply, and their greatest size in bytes.
 const REPLY_CHANGES: usize = 512;
 const REPLY_SIZE: usize = 64 * 1_024;
 /// The latest changes of a scope.
@@ -40,7 +40,8 @@ pub(super) struct ScopeWatch {
 }
 
 impl ScopeWatch {
-    /// `birth`: random, another one in each incarnation of a node. `bytes_max`: bytes of past changes that are kept.
+    /// An empty log. `birth`: a random number that differs between incarnations of a node. `bytes_max`: bytes of past
+    /// changes to keep.
     pub(super) fn new(birth: u64, bytes_max: usize) -> Self {
         ScopeWatch {
             epoch: format!("{birth:x}").into(),
@@ -55,7 +56,7 @@ impl ScopeWatch {
         }
     }
 
-    /// Notes a change.
+    /// Adds a change to the log.
     pub(super) fn note(&mut self, event: RegistryEvent) {
         self.last += 1;
         self.bytes += size(&event);
@@ -66,14 +67,14 @@ impl ScopeWatch {
         }
     }
 
-    /// The changes after an offset; `None` = some of them are not kept any more.
+    /// The changes after an offset; `None` = some of them are no longer kept.
     fn behind(&self, offset: u64) -> Option<impl Iterator<Item = &RegistryEvent>> {
         let missing = usize::try_from(self.last.checked_sub(offset)?).ok()?;
         let skipped = self.log.len().checked_sub(missing)?;
         Some(self.log.iter().skip(skipped))
     }
 
-    /// The push to watchers, JSON: new changes, or a mark with the last offset only. `None` = nothing is to be pushed
+    /// The push to watchers, JSON: new changes, or a mark with only the last offset. `None` = nothing has to be pushed
     /// now.
     pub(super) fn flush(&mut self, now_ms: u64) -> Option<Vec<u8>> {
         if self.announced == self.last {
@@ -83,7 +84,7 @@ impl ScopeWatch {
             (self.since_ms, self.pushed) = (now_ms, 0);
         }
         let room = PUSHED_SIZE - self.pushed;
-        // A watcher that has not got the changes before these has to load them in any case.
+        // A watcher that has not received the changes before these has to load them in any case.
         let fresh = self
             .behind(self.announced)
             .filter(|_| self.last - self.announced <= (PUSHED_SIZE / CHANGES_OVERHEAD_BYTES) as u64);
@@ -105,12 +106,12 @@ impl ScopeWatch {
         Some(write(&position, changes.as_deref(), false, false))
     }
 
-    /// When the next mark is due, Unix milliseconds; `None` = watchers know of all changes.
+    /// When the next mark is due, Unix milliseconds; `None` = watchers know about all changes.
     pub(super) fn next_deadline_ms(&self) -> Option<u64> {
         (self.announced != self.last).then_some(self.marked_ms + MARK_MS)
     }
 
-    /// The changes that a watcher has missed. Without a position it gets the present position only.
+    /// The changes that a watcher has missed. Without a position it gets only the present position.
     pub(super) fn since(&self, position: Option<&WatchPosition>) -> DirectoryReply {
         let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
         let Some(position) = position else {
@@ -144,7 +145,7 @@ impl ScopeWatch {
     }
 }
 
-/// The reply that has these changes.
+/// The reply that contains these changes.
 fn reply(changes: ScopeChanges) -> DirectoryReply {
     let work = Work { items: changes.changes.len(), bytes: changes.changes.iter().map(size).sum(), ..Work::default() };
     DirectoryReply::list(Listed::Changes(changes), work)

@@ -1,16 +1,16 @@
-//! The position of a watcher in the changes of a scope.
+//! A watcher's position in the changes of a scope.
 
 use touchline_protocol::Error;
 
-/// Longest epoch of a log of changes, bytes.
+/// The greatest length of the epoch of a log of changes, bytes.
 pub(super) const EPOCH_LEN_MAX: usize = 16;
 
-/// The position of a watcher in a node's log of changes.
+/// A watcher's position in a node's log of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchPosition {
-    /// The id of the log; each incarnation of a node has another one.
+    /// The id of the log. It differs between incarnations of a node.
     pub epoch: Box<str>,
-    /// The offset of the last change that the watcher knows; 0 = before the first.
+    /// The offset of the last change that the watcher knows; 0 = it knows none.
     pub offset: u64,
 }
 

@@ -1,4 +1,4 @@
-//! An event, from its parts to the bytes that every receiver gets: one CloudEvent as JSON.
+//! An event, from its fields to the bytes that every receiver gets: one CloudEvent as JSON.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use touchline_protocol::encode::{self, ObjectWriter};
 use super::kind::EventKind;
 use super::timestamp::rfc3339;
 
-/// Bytes of one event.
+/// The greatest size of one event, bytes.
 pub const EVENT_SIZE_MAX: usize = 16 * 1_024;
-/// Bytes of each text that an event keeps which is too large even without its optional data: what clients say of
-/// themselves is as long as they like.
+/// The bytes that are kept of each text if an event is too large even without its optional data. Clients may report
+/// texts of any length about themselves.
 pub const EVENT_TEXT_SIZE_MAX: usize = 256;
-/// Bytes of the id, the key and the subject of an event, so that it always fits: texts that clients choose are
-/// shortened by who makes the draft.
+/// The greatest size of the id of an event, and also of its key and of its subject, bytes, so that an event always
+/// fits. The code that makes the draft shortens texts that clients choose.
 pub const EVENT_ID_SIZE_MAX: usize = 384;
 
 /// A value of the data of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventValue {
-    /// Text; empty is left out. An event that is too large has [`EVENT_TEXT_SIZE_MAX`] bytes of it.
+    /// A text; an empty one is omitted. If the event is too large, [`EVENT_TEXT_SIZE_MAX`] bytes of it are kept.
     Text(Box<str>),
-    /// A number; it is written also if it is zero.
+    /// A number. It is written even if it is zero.
     Number(u64),
     /// A time, Unix milliseconds.
     Time(u64),
-    /// JSON.
+    /// Any JSON value.
     Json(Bytes),
-    /// JSON that an event which is too large goes without.
+    /// JSON that is omitted if the event is too large.
     Optional(Bytes),
-    /// Not written itself: some of the data was left out before.
+    /// Not written itself. It marks that some of the data was omitted before.
     Truncated,
 }
 
 impl EventValue {
-    /// Bytes that it holds.
+    /// The memory that the value takes, bytes.
     fn size(&self) -> usize {
         match self {
             EventValue::Text(text) => text.len(),
@@ -48,58 +48,58 @@ impl EventValue {
 /// An event before it is written.
 #[derive(Debug, Clone)]
 pub struct EventDraft {
-    /// What it tells.
+    /// What the event reports.
     pub kind: EventKind,
-    /// Its id, unique among those of its source; a repetition has the same. At most [`EVENT_ID_SIZE_MAX`] bytes, as its
-    /// subject and its key.
+    /// The event's id, unique within its source; a repetition has the same id. The id, the subject and the key have at
+    /// most [`EVENT_ID_SIZE_MAX`] bytes.
     pub id: String,
-    /// What it is about: a user, a channel, a name.
+    /// What the event is about: a user, a channel, a name.
     pub subject: String,
-    /// The key by which it is ordered.
+    /// The key of the event's lane. Events with the same key stay in order.
     pub key: String,
-    /// When it came to be, Unix milliseconds.
+    /// When the event was created, Unix milliseconds.
     pub time_ms: u64,
-    /// The number of the change among those of its key; `None` = its key is not counted.
+    /// The number of the change for its key; `None` = changes of this key are not numbered.
     pub generation: Option<u64>,
-    /// Whose event it is.
+    /// Which node or cluster the event belongs to.
     pub origin: EventOrigin,
-    /// Its data.
+    /// The fields of the event's data, in order.
     pub fields: Vec<(&'static str, EventValue)>,
 }
 
-/// Whose event it is.
+/// Which node or cluster an event belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventOrigin {
-    /// That of the cluster: whichever node tells it.
+    /// The cluster, no matter which node reports the event.
     Cluster,
-    /// This node's.
+    /// This node, in its present life.
     Node,
-    /// That of another node, which cannot tell it any more; its id.
+    /// Another node with this id, which can no longer report the event itself.
     Elsewhere(Arc<str>),
 }
 
 /// How much of an event is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventForm {
-    /// All.
+    /// The event with all its data.
     Whole,
-    /// Nothing optional.
+    /// The event without its optional data.
     Plain,
-    /// Nothing optional, and short texts.
+    /// The event without its optional data and with shortened texts.
     Short,
 }
 
-/// Where events come from, as CloudEvents name it.
+/// The sources of events, as CloudEvents name them.
 #[derive(Debug, Clone)]
 pub struct EventSources {
-    /// Of what all nodes count together.
+    /// The source of what all nodes count together.
     pub cluster: Arc<str>,
-    /// Of what happens on this node, in this life of it.
+    /// The source of what happens on this node, in its present life.
     pub node: Arc<str>,
 }
 
 impl EventSources {
-    /// The sources of a node. `node`: its id, which it has in this life alone.
+    /// The sources of a node. `node`: its id, which it uses in this life only.
     pub fn new(cluster: &str, node: &str) -> Self {
         let cluster: Arc<str> = format!("/touchline/{}", encoded(cluster)).into();
         EventSources { node: of_node(&cluster, node), cluster }
@@ -114,12 +114,12 @@ impl EventSources {
     }
 }
 
-/// The source of what happens on a node. Ids of nodes are new with each start, so each has one incarnation.
+/// The source of what happens on a node. A node gets a new id with each start, so each source has one incarnation.
 fn of_node(cluster: &str, node: &str) -> Arc<str> {
     format!("{cluster}/{}/1", encoded(node)).into()
 }
 
-/// A text as a segment of a path (RFC 3986): `source` is a reference of a URI.
+/// Encodes a text as a path segment (RFC 3986), because `source` is a URI reference.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -132,57 +132,57 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// An event as it is sent. The bytes never change, in whatever batch and however often it is sent.
+/// An event as it is sent. Its bytes never change, no matter in which batch and how many times it is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WrittenEvent {
-    /// What it tells.
+    /// What the event reports.
     pub kind: EventKind,
-    /// Its source.
+    /// The `source` of the CloudEvent.
     pub source: Arc<str>,
-    /// Its id.
+    /// The event's id, unique within its source.
     pub id: Box<str>,
-    /// The key by which it is ordered.
+    /// The key of the event's lane. Events with the same key stay in order.
     pub key: Box<str>,
-    /// When it came to be, Unix milliseconds.
+    /// When the event was created, Unix milliseconds.
     pub time_ms: u64,
-    /// What it tells goes back to this time, Unix milliseconds: a `state.reset` may say that something is wrong since
-    /// long ago, and 0 = since ever.
+    /// The time since which the reported fact holds, Unix milliseconds. A `state.reset` may report that something has
+    /// been wrong for a long time; 0 = since the beginning.
     pub since_ms: u64,
     /// The event, a JSON object of at most [`EVENT_SIZE_MAX`] bytes.
     pub body: Bytes,
 }
 
 impl WrittenEvent {
-    /// Bytes that it makes the node hold.
+    /// The memory that the event takes, bytes.
     pub fn size(&self) -> usize {
         self.body.len() + self.id.len() + self.key.len() + size_of::<WrittenEvent>()
     }
 
-    /// The lane of its key, of so many.
+    /// The lane of the event's key, of `lanes` lanes.
     pub fn lane(&self, lanes: usize) -> usize {
         lane_of(&self.key, lanes)
     }
 }
 
-/// The place of a key, at most `i64::MAX`, which gives its lane: the same on all nodes and in all versions, because
-/// lanes are kept in databases.
+/// The place of a key, at most `i64::MAX`, from which its lane follows. It is the same on all nodes and in all
+/// versions, because databases store lanes.
 pub fn place_of(key: &str) -> u64 {
     // FNV-1a (Fowler, Noll, Vo).
     let hash = key
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    // The low bits of this hash are worse than the high ones; databases have no numbers above.
+    // The low bits of this hash are worse than the high bits. Databases have no larger numbers.
     (hash ^ hash >> 32) & i64::MAX as u64
 }
 
-/// The lane of a key, of so many.
+/// The lane of a key, of `lanes` lanes.
 fn lane_of(key: &str, lanes: usize) -> usize {
     (place_of(key) % lanes.max(1) as u64) as usize
 }
 
 impl EventDraft {
-    /// Writes the event. One that is too large goes without its optional data, then with short texts; `None` = it is
-    /// too large even so, because its id, its key or its subject are longer than they may be.
+    /// Writes the event. If it is too large, its optional data is omitted, then its texts are shortened. `None` = it is
+    /// still too large, because its id, its key or its subject exceed their limits.
     pub fn write(&self, sources: &EventSources) -> Option<WrittenEvent> {
         let source = sources.of(&self.origin);
         let forms = [EventForm::Whole, EventForm::Plain, EventForm::Short];
@@ -198,8 +198,8 @@ impl EventDraft {
         })
     }
 
-    /// The draft as it may wait. With more than `size_max` bytes of data it loses its optional data, and keeps
-    /// [`EVENT_TEXT_SIZE_MAX`] bytes of each text.
+    /// The draft in a form that may wait. If it has more than `size_max` bytes of data, its optional data is removed,
+    /// and [`EVENT_TEXT_SIZE_MAX`] bytes of each text are kept.
     pub fn kept(mut self, size_max: usize) -> Self {
         if self.fields.iter().map(|(_, value)| value.size()).sum::<usize>() <= size_max {
             return self;
@@ -290,7 +290,7 @@ mod tests {
         let mut plain = draft(0);
         plain.fields.pop();
         let written = plain.write(&sources).expect("it is small");
-        // The first event of the batch by which the signature is checked.
+        // This is the first event of the batch with which the signature is checked.
         let expected = concat!(
             r#"{"specversion":"1.0","id":"user:42:7","source":"/touchline/prod","#,
             r#""type":"io.touchline.user.online","subject":"42","time":"2026-11-22T15:00:00.123Z","#,
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(since_ms(EventKind::Connected, Vec::new()), 1_795_359_600_123);
     }
 
-    /// A text of any characters: many of them are six bytes of JSON for one.
+    /// A text of any characters; many of them take six bytes of JSON each.
     fn hostile(size_max: usize) -> impl Strategy<Value = String> {
         let character = prop_oneof![Just('\u{1}'), Just('"'), Just('\u{1f600}'), any::<char>()];
         (prop::collection::vec(character, 1..20), 0..=size_max).prop_map(|(some, size)| {

@@ -1,34 +1,34 @@
-//! Changes of what a shard holds, until the thread that tells them has room: a change that is undone before is none, so
-//! there are never more than keys that are held or were.
+//! Changes of what a shard holds, kept until the reporting thread has room. If a change is undone before that, both
+//! disappear. So there are never more entries than keys that are or were held.
 
 use std::collections::BTreeMap;
 
 use super::state_key::StateKey;
 
-/// What has changed since it was last taken.
+/// The keys whose holding has changed since it was last taken.
 #[derive(Debug, Default)]
 pub struct HeldChanges(BTreeMap<StateKey, bool>);
 
 impl HeldChanges {
-    /// Notes a change.
+    /// Notes that a key is now held, or is no longer held.
     pub fn note(&mut self, key: StateKey, is_held: bool) {
-        // It can only be undone: a key is not held twice.
+        // The new change can only undo the noted one: a key is not held twice.
         if self.0.remove(&key).is_none() {
             self.0.insert(key, is_held);
         }
     }
 
-    /// Notes that a key is held whose changes were passed over so far.
+    /// Notes that a key is held whose changes were not noted so far.
     pub fn note_found(&mut self, key: StateKey) {
         self.0.entry(key).or_insert(true);
     }
 
-    /// Takes one change; `None` = there is none.
+    /// Removes and returns one change; `None` = there is none.
     pub fn take(&mut self) -> Option<(StateKey, bool)> {
         self.0.pop_first()
     }
 
-    /// Puts a change back that could not be told.
+    /// Puts back a change that could not be reported.
     pub fn put_back(&mut self, key: StateKey, is_held: bool) {
         self.0.insert(key, is_held);
     }

@@ -1,4 +1,4 @@
-//! What a node holds: a user may have connections on several shards.
+//! The keys that a node holds. A user may have connections on several shards.
 
 use std::collections::HashMap;
 
@@ -6,24 +6,24 @@ use touchline_registry::{FoldState, HashSeed};
 
 use super::state_key::StateKey;
 
-/// The shards that hold each key, by their numbers.
+/// The numbers of the shards that hold each key.
 #[derive(Debug)]
 pub struct NodeHolding {
     shards: HashMap<StateKey, Vec<u16>, FoldState>,
 }
 
 impl NodeHolding {
-    /// Nothing is held. `seed`: of the hashes of users and channels, which clients choose.
+    /// An empty value: nothing is held. `seed`: the seed for hashes of users and channels, which clients choose.
     pub fn new(seed: HashSeed) -> Self {
         NodeHolding { shards: HashMap::with_hasher(seed.fold()) }
     }
 
-    /// What the node holds.
+    /// The keys that the node holds.
     pub fn keys(&self) -> impl Iterator<Item = &StateKey> {
         self.shards.keys()
     }
 
-    /// Whether a shard holds a key has changed. Returns whether the node holds it, if that has changed.
+    /// Notes whether a shard now holds a key. Returns whether the node holds it, if that has changed.
     pub fn note(&mut self, key: &StateKey, shard: u16, is_held: bool) -> Option<bool> {
         if is_held {
             let shards = self.shards.entry(key.clone()).or_default();

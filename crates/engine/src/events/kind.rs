@@ -1,6 +1,6 @@
-//! What can be told of: the words of the configuration, and the types of CloudEvents.
+//! The kinds of events: the configuration's words for them, and their CloudEvents types.
 
-/// What an event tells.
+/// What an event reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventKind {
@@ -14,15 +14,15 @@ pub enum EventKind {
     Unsubscribed,
     /// A channel has its first subscriber.
     Occupied,
-    /// A channel has no subscriber any more.
+    /// A channel has lost its last subscriber.
     Vacated,
     /// A user has its first connection.
     UserOnline,
-    /// A user has no connection any more.
+    /// A user has lost its last connection.
     UserOffline,
     /// A name has an owner.
     NameRegistered,
-    /// The metadata of a name were replaced.
+    /// The metadata of a name was replaced.
     NameUpdated,
     /// A name has lost its owner.
     NameLost,
@@ -32,12 +32,12 @@ pub enum EventKind {
     MemberLeft,
     /// A message was not acknowledged in time.
     InboxExpired,
-    /// Something may not have been told: what the receiver knows may be wrong.
+    /// Some events may be missing: the receiver's knowledge may be wrong.
     StateReset,
 }
 
 impl EventKind {
-    /// The kinds that the configuration can ask for, in the order of their numbers.
+    /// The kinds that the configuration can select, in the order of their discriminants.
     pub const CONFIGURED: [EventKind; 14] = [
         EventKind::Connected,
         EventKind::Disconnected,
@@ -55,7 +55,7 @@ impl EventKind {
         EventKind::InboxExpired,
     ];
 
-    /// The word of the configuration; `None` = every backend is told.
+    /// The configuration's word for the kind; `None` = every backend gets it.
     pub fn word(self) -> Option<&'static str> {
         Some(match self {
             EventKind::Connected => "connected",
@@ -76,12 +76,12 @@ impl EventKind {
         })
     }
 
-    /// The kind of a word; `None` = it is none.
+    /// The kind for a word of the configuration; `None` = there is no such kind.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::CONFIGURED.into_iter().find(|kind| kind.word() == Some(word))
     }
 
-    /// The `type` of its CloudEvents.
+    /// The CloudEvents `type` of the kind.
     pub fn cloud_type(self) -> &'static str {
         match self {
             EventKind::Connected => "io.touchline.client.connected",
@@ -102,64 +102,64 @@ impl EventKind {
         }
     }
 
-    /// The kind of a `type` of CloudEvents; `None` = it is none.
+    /// The kind for a CloudEvents `type`; `None` = there is no such kind.
     pub fn from_cloud_type(text: &str) -> Option<Self> {
         let mut all = Self::CONFIGURED.into_iter().chain([EventKind::StateReset]);
         all.find(|kind| kind.cloud_type() == text)
     }
 
-    /// Whether it tells whether a channel has subscribers.
+    /// Whether the kind reports whether a channel has subscribers.
     pub fn is_of_channel_state(self) -> bool {
         matches!(self, EventKind::Occupied | EventKind::Vacated)
     }
 
-    /// Whether it tells whether a user has connections.
+    /// Whether the kind reports whether a user has connections.
     pub fn is_of_user_state(self) -> bool {
         matches!(self, EventKind::UserOnline | EventKind::UserOffline)
     }
 }
 
-/// Kinds of events, as a set.
+/// A set of kinds of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventKinds(u16);
 
 impl EventKinds {
-    /// The set as bits, for those who share it between threads.
+    /// The set as bits, for sharing it between threads.
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// The set that has these bits.
+    /// The set with these bits.
     pub fn from_bits(bits: u16) -> Self {
         EventKinds(bits)
     }
 
-    /// The set with one kind more.
+    /// The set with `kind` added.
     pub fn with(self, kind: EventKind) -> Self {
         EventKinds(self.0 | 1 << kind as u16)
     }
 
-    /// What either set has.
+    /// The union of two sets.
     pub fn union(self, other: EventKinds) -> Self {
         EventKinds(self.0 | other.0)
     }
 
-    /// Whether a kind is in it.
+    /// Whether the set contains a kind.
     pub fn has(self, kind: EventKind) -> bool {
         self.0 & 1 << kind as u16 != 0
     }
 
-    /// Whether some event tells whether channels have subscribers.
+    /// Whether some kind in the set reports whether channels have subscribers.
     pub fn has_channel_state(self) -> bool {
         self.has(EventKind::Occupied) || self.has(EventKind::Vacated)
     }
 
-    /// Whether some event tells when subscriptions begin or end.
+    /// Whether some kind in the set reports when subscriptions begin or end.
     pub fn has_subscriptions(self) -> bool {
         self.has(EventKind::Subscribed) || self.has(EventKind::Unsubscribed)
     }
 
-    /// Whether some event tells whether users have connections.
+    /// Whether some kind in the set reports whether users have connections.
     pub fn has_user_state(self) -> bool {
         self.has(EventKind::UserOnline) || self.has(EventKind::UserOffline)
     }

@@ -1,16 +1,18 @@
-//! The life in which the clients of a shard are told. When another node has told them as gone, the node begins a new
-//! life, and tells each of them again, step by step: until its turn comes a client is of the life before.
+//! The life in which each client of a shard is reported. When another node has reported this node's clients as gone,
+//! the node begins a new life and reports each client again, step by step. Until its turn, a client belongs to the
+//! previous life.
 
 /// The lives of the clients of one shard, by their slots.
 #[derive(Debug)]
 pub struct TellingLives {
-    /// The life of clients in slots below `reached`.
+    /// The life of the clients in slots below `reached`.
     now: u32,
-    /// The life of the others.
+    /// The life of all other clients.
     before: u32,
-    /// The life that begins when all are of this one; not above it = none does.
+    /// The life that begins once all clients are in the current one. If it is not higher than that, no further life
+    /// begins.
     next: u32,
-    /// `u32::MAX` = all clients are of this life.
+    /// The first slot that is not in the new life yet; `u32::MAX` = all clients are in the same life.
     reached: u32,
 }
 
@@ -21,19 +23,19 @@ impl Default for TellingLives {
 }
 
 impl TellingLives {
-    /// The life in which the client of a slot is told now.
+    /// The current life of the client in a slot.
     pub fn of(&self, slot: u32) -> u32 {
         if slot < self.reached { self.now } else { self.before }
     }
 
-    /// A new life of the node begins.
+    /// Begins a new life of the node.
     pub fn begin(&mut self, life: u32) {
         self.next = self.next.max(life);
         self.go_on();
     }
 
-    /// The slot whose client, if it has one, is told again next; `None` = there is nothing to do. `slots`: how many
-    /// there are.
+    /// The slot whose client, if there is one, has to be reported again next; `None` = there is nothing to do. `slots`:
+    /// the number of slots.
     pub fn due(&mut self, slots: u32) -> Option<u32> {
         if self.reached != u32::MAX && self.reached >= slots {
             self.reached = u32::MAX;
@@ -42,12 +44,12 @@ impl TellingLives {
         (self.reached < slots).then_some(self.reached)
     }
 
-    /// The life in which the client of the slot that is due is told again.
+    /// The life in which the client of the due slot is reported again.
     pub fn coming(&self) -> u32 {
         self.now
     }
 
-    /// The client of the slot that was due is told again, and of the new life from now on.
+    /// Notes that the client of the due slot was reported again. From now on it belongs to the new life.
     pub fn enter(&mut self) {
         self.reached = self.reached.saturating_add(1);
     }
@@ -67,11 +69,11 @@ mod tests {
 
     use super::*;
 
-    /// What was told of clients, each with the life.
+    /// What was reported about clients, each with its life.
     #[derive(Default)]
     struct Told {
         all: BTreeSet<(u32, u32, bool)>,
-        /// The client of each slot, and the last life that was told of it.
+        /// The client of each slot, and the last life in which it was reported.
         slots: Vec<Option<(u32, u32)>>,
         clients: u32,
     }
@@ -88,7 +90,7 @@ mod tests {
             self.tell(client, life, true)
         }
 
-        /// Whether what is told of the end belongs to the beginning that was told last, and was not told before.
+        /// Whether a reported end belongs to the beginning that was reported last, and is the first report of that end.
         fn leave(&mut self, slot: usize, lives: &TellingLives) -> bool {
             let Some((client, begun)) = self.slots[slot].take() else { return true };
             begun == lives.of(slot as u32) && self.tell(client, begun, false)
@@ -128,7 +130,7 @@ mod tests {
             while lives.due(8).is_some() {
                 prop_assert!(told.walk(&mut lives));
             }
-            // All that are there are of the last life.
+            // All clients that are connected belong to the last life.
             prop_assert!(told.slots.iter().flatten().all(|(_, of)| *of == life));
             prop_assert!((0..8).all(|slot| lives.of(slot) == life));
         }

@@ -1,8 +1,8 @@
-//! Lifecycle events: what a backend is told of clients, channels, users and names.
+//! Lifecycle events: what a backend learns about clients, channels, users and names.
 //!
-//! Pure: what is told ([`EventKind`]), its bytes ([`EventDraft`], [`WrittenEvent`]), the queue of one endpoint
-//! ([`EventQueue`]), and what follows its answers ([`BatchDelivery`]). The host sends, keeps time and has the random
-//! numbers.
+//! The module is pure. It defines what is reported ([`EventKind`]), its bytes ([`EventDraft`], [`WrittenEvent`]), the
+//! queue of one endpoint ([`EventQueue`]), and what happens after its answers ([`BatchDelivery`]). The host sends
+//! events, reads the clock and provides random numbers.
 
 mod delivery;
 mod draft;

@@ -1,37 +1,37 @@
 //! Events that wait for one endpoint, without a database: a bounded queue of several lanes. When it is full, the oldest
-//! event goes, and every lane tells `state.reset` before anything else.
+//! event is dropped, and every lane then sends `state.reset` before anything else.
 
 use std::collections::VecDeque;
 
 use super::draft::WrittenEvent;
 
-/// Bytes of one batch.
+/// The greatest size of one batch, bytes.
 pub const BATCH_SIZE_MAX: usize = 256 * 1_024;
 
-/// The bounds of a queue.
+/// The limits of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct EventQueueLimits {
-    /// Lanes, at least one.
+    /// The number of lanes, at least one.
     pub lanes: usize,
-    /// Events that may wait, at least one.
+    /// How many events may wait, at least one.
     pub entries_max: usize,
-    /// Bytes of events that may wait.
+    /// How many bytes of events may wait.
     pub size_max: usize,
     /// How long an event waits for others of its batch, milliseconds.
     pub batch_wait_ms: u64,
 }
 
-/// Events that are not told.
+/// Events that were lost before they could be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventLoss {
-    /// How many.
+    /// How many events were lost.
     pub events: u64,
-    /// What they tell goes back to this time, Unix milliseconds: what was told before is not in doubt.
+    /// The time since which receivers' knowledge may be wrong, Unix milliseconds. Earlier events are not in doubt.
     pub since_ms: u64,
 }
 
 impl EventLoss {
-    /// The loss of these; `None` = there are none.
+    /// The loss of these events; `None` = there are no events.
     pub fn of<'a>(events: impl IntoIterator<Item = &'a WrittenEvent>) -> Option<Self> {
         let mut loss = EventLoss { events: 0, since_ms: u64::MAX };
         for event in events {
@@ -41,12 +41,12 @@ impl EventLoss {
     }
 }
 
-/// An event that waits.
+/// An event that waits in a lane.
 #[derive(Debug)]
 struct QueuedEvent {
-    /// Its number in the order in which events came.
+    /// The event's number in the order of arrival.
     arrival: u64,
-    /// When it came, Unix milliseconds.
+    /// When the event arrived, Unix milliseconds.
     since_ms: u64,
     event: WrittenEvent,
 }
@@ -55,7 +55,7 @@ struct QueuedEvent {
 struct EventLane {
     waiting: VecDeque<QueuedEvent>,
     size: usize,
-    /// What this lane tells before all else; `None` = it has lost nothing that it has not told.
+    /// The event that this lane sends before all others; `None` = the lane has reported all its losses.
     reset: Option<WrittenEvent>,
 }
 
@@ -70,19 +70,19 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// An empty queue.
+    /// An empty queue with these limits.
     pub fn new(limits: EventQueueLimits) -> Self {
         let lanes = std::iter::repeat_with(EventLane::default).take(limits.lanes.max(1)).collect();
         EventQueue { limits, lanes, entries: 0, size: 0, last_arrival: 0 }
     }
 
-    /// Other limits hold for what is added from now on; the number of lanes stays.
+    /// Changes the limits for events that are added from now on. The number of lanes stays the same.
     pub fn set_limits(&mut self, limits: EventQueueLimits) {
         self.limits = EventQueueLimits { lanes: self.limits.lanes, ..limits };
     }
 
-    /// Adds an event. Returns its lane, and what was dropped for it, the oldest first: after a drop
-    /// [`EventQueue::note_loss`] must follow.
+    /// Adds an event. Returns its lane, and the events that were dropped to make room, the oldest first. After a drop,
+    /// the caller must call [`EventQueue::note_loss`].
     pub fn push(&mut self, event: WrittenEvent, now_ms: u64) -> (usize, Option<EventLoss>) {
         let (lane, size) = (event.lane(self.lanes.len()), event.size());
         self.last_arrival += 1;
@@ -107,8 +107,8 @@ impl EventQueue {
         Some(gone.event)
     }
 
-    /// Something was lost before it could be told: every lane tells this first, unless it is about to tell of one that
-    /// goes back as far.
+    /// Notes that something was lost before it could be sent. Every lane sends this event first, unless it is about to
+    /// send one that goes back at least as far.
     pub fn note_loss(&mut self, reset: &WrittenEvent) {
         for lane in &mut self.lanes {
             if lane.reset.as_ref().is_none_or(|told| reset.since_ms < told.since_ms) {
@@ -117,7 +117,7 @@ impl EventQueue {
         }
     }
 
-    /// When a lane has a batch, Unix milliseconds; `None` = nothing waits in it. `batch_max`: events of a whole batch.
+    /// When a lane has a batch, Unix milliseconds; `None` = the lane is empty. `batch_max`: the events of a full batch.
     pub fn ready_at(&self, lane: usize, batch_max: usize) -> Option<u64> {
         let lane = self.lanes.get(lane)?;
         if lane.reset.is_some() || lane.waiting.len() >= batch_max || lane.size >= BATCH_SIZE_MAX {
@@ -126,12 +126,12 @@ impl EventQueue {
         lane.waiting.front().map(|queued| queued.since_ms.saturating_add(self.limits.batch_wait_ms))
     }
 
-    /// Takes a batch out of a lane: at most `batch_max` events, of at most [`BATCH_SIZE_MAX`] bytes together. Empty =
-    /// nothing waits.
+    /// Removes a batch from a lane: at most `batch_max` events, and at most [`BATCH_SIZE_MAX`] bytes together. Empty =
+    /// the lane is empty.
     pub fn take(&mut self, lane: usize, batch_max: usize) -> Vec<WrittenEvent> {
         let Some(lane) = self.lanes.get_mut(lane) else { return Vec::new() };
         let mut batch = Vec::with_capacity(lane.waiting.len().min(batch_max));
-        // The brackets of the list; each event has a comma.
+        // The brackets of the JSON list; each event adds a comma.
         let mut bytes = 2;
         if let Some(reset) = lane.reset.take() {
             bytes += reset.body.len() + 1;
@@ -151,7 +151,7 @@ impl EventQueue {
         batch
     }
 
-    /// Takes the events that came to be at this time or before, Unix milliseconds.
+    /// Removes and returns the events created at `until_ms` or before, Unix milliseconds.
     pub fn expire(&mut self, until_ms: u64) -> Vec<WrittenEvent> {
         let mut gone = Vec::new();
         for lane in &mut self.lanes {
@@ -165,7 +165,7 @@ impl EventQueue {
         gone
     }
 
-    /// Events that wait.
+    /// The number of events that wait.
     pub fn len(&self) -> usize {
         self.entries
     }
@@ -175,12 +175,12 @@ impl EventQueue {
         self.entries == 0
     }
 
-    /// Bytes of the events that wait.
+    /// The size of the events that wait, bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// When the oldest event that waits came to be, Unix milliseconds; `None` = none waits.
+    /// When the oldest waiting event was created, Unix milliseconds; `None` = no event waits.
     pub fn oldest_ms(&self) -> Option<u64> {
         self.lanes.iter().filter_map(|lane| lane.waiting.front()).map(|queued| queued.event.time_ms).min()
     }
@@ -283,10 +283,10 @@ mod tests {
             steps in prop::collection::vec((0..12_u8, 0..4_u8, 1..1_000_u64), 1..200),
         ) {
             let mut queue = queue(lanes, 5, 1_000_000);
-            // The earliest that was lost and that a lane has not been told of.
+            // The earliest loss that a lane has not reported yet.
             let mut untold = vec![None::<u64>; lanes];
             for (index, (key, step, time_ms)) in steps.iter().enumerate() {
-                // What was lost elsewhere goes back to any time.
+                // A loss elsewhere may go back to any time.
                 let loss = match step {
                     0 => Some(*time_ms),
                     1 | 2 => queue.push(event(&key.to_string(), 1, *time_ms), 0).1.map(|loss| loss.since_ms),

@@ -1,27 +1,28 @@
-//! What the log says of an endpoint: an outage has a line when it begins and one when it ends, however many lanes meet
-//! it; events that are given up have a line a minute for each reason, until all of them are in it.
+//! The log lines about an endpoint. An outage has one line when it begins and one when it ends, no matter how many
+//! lanes notice it. For events that are given up, there is at most one line a minute for each reason, until all are
+//! logged.
 
 use super::delivery::DeadReason;
 
-/// Time between two lines about events that were given up, milliseconds.
+/// The time between two log lines about events that were given up, milliseconds.
 const GIVEN_UP_LINE_MS: u64 = 60_000;
 
-/// The outages of an endpoint, as its lanes meet them.
+/// The outages of an endpoint, as its lanes notice them.
 #[derive(Debug)]
 pub struct EndpointOutage {
-    /// The lanes whose batch did not arrive at its last try.
+    /// The lanes whose last attempt to send a batch failed.
     failing: Vec<bool>,
     /// When the present outage began, Unix milliseconds; `None` = there is none.
     since_ms: Option<u64>,
 }
 
 impl EndpointOutage {
-    /// There is no outage. `lanes`: those of the endpoint.
+    /// A state without an outage. `lanes`: the number of the endpoint's lanes.
     pub fn new(lanes: usize) -> Self {
         EndpointOutage { failing: vec![false; lanes], since_ms: None }
     }
 
-    /// A try of a lane has failed. Returns whether an outage begins with it.
+    /// Notes that an attempt of a lane has failed. Returns whether an outage begins.
     pub fn failed(&mut self, lane: usize, now_ms: u64) -> bool {
         self.set(lane, true);
         let begins = self.since_ms.is_none();
@@ -29,8 +30,8 @@ impl EndpointOutage {
         begins
     }
 
-    /// A batch of a lane has arrived. Returns how long the outage was that ends with it, milliseconds: while other
-    /// lanes still fail none does.
+    /// Notes that a batch of a lane was delivered. Returns how long the outage lasted that ends now, milliseconds;
+    /// `None` = no outage ends, for example because other lanes still fail.
     pub fn arrived(&mut self, lane: usize, now_ms: u64) -> Option<u64> {
         self.set(lane, false);
         if self.failing.contains(&true) {
@@ -39,8 +40,8 @@ impl EndpointOutage {
         self.since_ms.take().map(|since_ms| now_ms.saturating_sub(since_ms))
     }
 
-    /// The batch of a lane is over. That it has none to fail with does not end an outage: the next one that arrives
-    /// does.
+    /// Notes that a lane's batch is over. The lane can no longer fail with it, but this does not end an outage: only a
+    /// delivered batch does.
     pub fn is_over(&mut self, lane: usize) {
         self.set(lane, false);
     }
@@ -52,30 +53,31 @@ impl EndpointOutage {
     }
 }
 
-/// Events of an endpoint that were given up.
+/// The events of an endpoint that were given up and have to be logged.
 #[derive(Debug, Default)]
 pub struct GivenUpLog {
-    /// By the number of the reason.
+    /// What was not logged yet, by the discriminant of the reason.
     unlogged: [Option<GivenUp>; DeadReason::ALL.len()],
-    /// No line before, Unix milliseconds.
+    /// No line is logged before this time, Unix milliseconds.
     next_ms: u64,
 }
 
-/// What one line of the log says.
+/// The contents of one log line about events that were given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenUp {
-    /// Why.
+    /// Why the events were given up.
     pub why: DeadReason,
-    /// How many events since the last line.
+    /// How many events were given up since the last line.
     pub events: u64,
-    /// The id of the first of them.
+    /// The id of the first of these events.
     pub first_id: Box<str>,
-    /// The last answer, for people; empty = there was none.
+    /// The endpoint's last answer, as text for people; empty = there was none.
     pub last_error: Box<str>,
 }
 
 impl GivenUpLog {
-    /// Events are given up. `first_id`: that of the first; `last_error`: the last answer, for people.
+    /// Notes that events are given up. `first_id`: the id of the first one. `last_error`: the last answer, as text for
+    /// people.
     pub fn note(&mut self, why: DeadReason, events: u64, first_id: &str, last_error: &str) {
         let unlogged = self.unlogged[why as usize].get_or_insert_with(|| GivenUp {
             why,
@@ -87,7 +89,7 @@ impl GivenUpLog {
         unlogged.last_error = last_error.into();
     }
 
-    /// Takes what is to be logged now. `is_last`: nothing is asked later.
+    /// Removes and returns what has to be logged now. `is_last`: there will be no further call.
     pub fn take(&mut self, now_ms: u64, is_last: bool) -> Vec<GivenUp> {
         if now_ms < self.next_ms && !is_last {
             return Vec::new();
@@ -112,10 +114,10 @@ mod tests {
         assert_eq!(outage.arrived(0, 1), None);
         assert!(outage.failed(0, 10));
         assert!(!outage.failed(1, 11) && !outage.failed(0, 12));
-        // Another lane gets through meanwhile.
+        // A batch of another lane is delivered meanwhile.
         assert_eq!((outage.arrived(2, 13), outage.arrived(0, 14), outage.arrived(0, 15)), (None, None, None));
         assert_eq!(outage.arrived(1, 110), Some(100));
-        // A batch that is given up ends no outage.
+        // A batch that is given up does not end an outage.
         assert!(outage.failed(1, 200));
         outage.is_over(1);
         assert!(!outage.failed(2, 210));

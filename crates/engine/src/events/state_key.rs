@@ -1,8 +1,8 @@
-//! What nodes hold and count together: a channel that has subscribers, a user that has connections.
+//! What nodes hold and count together: a channel that has subscribers, or a user that has connections.
 
 use touchline_protocol::stream::ChannelName;
 
-/// A channel or a user.
+/// A channel or a user, as a key that nodes hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateKey {
     /// A channel: it is held while it has subscribers.
@@ -12,7 +12,7 @@ pub enum StateKey {
 }
 
 impl StateKey {
-    /// The name of the channel, or the user.
+    /// The name of the channel, or the id of the user.
     pub fn name(&self) -> &str {
         match self {
             StateKey::Channel(name) => name,
@@ -20,7 +20,7 @@ impl StateKey {
         }
     }
 
-    /// The key by which its events are ordered, which also tells channels and users apart.
+    /// The key of the events' lane. It also distinguishes channels from users.
     pub fn partition_key(&self) -> String {
         match self {
             StateKey::Channel(name) => format!("channel:{name}"),
@@ -28,7 +28,7 @@ impl StateKey {
         }
     }
 
-    /// The key of such a text; `None` = it is none.
+    /// Parses the text of a key; `None` = it is not a valid key.
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(':')? {
             ("channel", name) => Some(StateKey::Channel(name.into())),

@@ -1,12 +1,13 @@
-//! What was told of channels and users, without a database: each node knows who holds a key, by a scope of the registry
-//! of its own, and one node tells when that differs from what was told last.
+//! What was reported about channels and users, without a database. Each node knows which nodes hold a key, through a
+//! registry scope of its own. One node reports when that differs from what was reported last.
 //!
-//! A key is a group. A node that holds it is a member; so is the node that told last, with the *generation* as its
-//! metadata: one more with each change, odd = held. All nodes so know what was told, before it leaves, and the reporter
-//! of a key (the highest hash of key and node among those in sight) tells the next change.
+//! A key is a group. A node that holds the key is a member. The node that reported last is a member too, with the
+//! *generation* as its metadata: it increases by one with each change, and odd means held. So all nodes know what was
+//! reported before it is sent. The reporter of a key is the visible node with the highest hash of key and node; it
+//! reports the next change.
 //!
-//! What cannot be promised: a node that told something while nobody else saw it, and then died, takes that with it.
-//! [`TellerOutput::Doubt`] says when that may have happened.
+//! There is one limit: if a node reported something while no other node could see it, and then died, the others do not
+//! know what it reported. [`TellerOutput::Doubt`] says when that may have happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,94 +21,95 @@ use touchline_registry::{
 use super::state_key::StateKey;
 use super::telling::{StateChange, TellerOptions, TellerOutput};
 
-/// Keys that nobody holds, and whose generation is remembered: beyond them the oldest is forgotten, and its count
-/// begins anew.
+/// The greatest number of keys that no node holds and whose generation is remembered. Beyond it the oldest key is
+/// forgotten, and its count begins from the start.
 const EMPTY_KEYS_MAX: usize = 262_144;
-/// Heartbeats for which a node must have seen the same nodes before it tells anything.
+/// The number of heartbeats for which a node must have seen the same nodes before it reports anything.
 const QUIET_HEARTBEATS: u64 = 2;
-/// How long a node that has gone without a word is remembered, milliseconds: it may live on the other side of a split.
+/// How long a node that disappeared without notice is remembered, milliseconds. It may live beyond a network split.
 const GONE_KEPT_MS: u64 = 600_000;
-/// The group that a node leaves before it stops: one that has not is lost. No key is called so.
+/// The group that a node leaves before it stops. A node that did not leave it is lost. No key has this name.
 const ALIVE: &str = "alive";
-/// What a node says there once it may tell.
+/// The metadata in that group once the node may report.
 const REMEMBERS: &[u8] = b"1";
-/// The group that a node joins once others have purged it: its metadata are the number of the life that it tells in
-/// since then. No key is called so.
+/// The group that a node joins once other nodes have purged it. Its metadata is the number of the life in which the
+/// node reports since then. No key has this name.
 const LIFE: &str = "life";
-/// Keys that are looked at in one call.
+/// The greatest number of keys that one call examines.
 const KEYS_PER_CALL_MAX: usize = 8_192;
 
-/// What is known of a key.
+/// What the node knows about a key.
 #[derive(Debug, Default)]
 struct TellerKey {
-    /// Nodes that hold it.
+    /// The number of nodes that hold the key.
     holders: u32,
-    /// The generation that was told last; 0 = it is not known.
+    /// The generation that was reported last; 0 = unknown.
     told: u64,
-    /// Nodes that say what was told.
+    /// The number of nodes that remember what was reported.
     witnesses: u32,
-    /// Since when none does, Unix milliseconds.
+    /// Since when no node remembers it, Unix milliseconds.
     unwitnessed_ms: u64,
-    /// This node is one of them.
+    /// Whether this node is one of those that remember it.
     is_witness: bool,
-    /// Since when nobody holds it, Unix milliseconds.
+    /// Since when no node holds the key, Unix milliseconds.
     empty_since_ms: u64,
-    /// Why it has changed last.
+    /// The reason for the key's last change.
     reason: Option<Reason>,
-    /// When it is looked at, Unix milliseconds; 0 = it is not to be.
+    /// When to examine the key, Unix milliseconds; 0 = not at all.
     due_ms: u64,
 }
 
-/// A node that has gone without a word, Unix milliseconds.
+/// A node that disappeared without notice. Times are Unix milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct GoneNode {
-    /// When that was noticed.
+    /// When the disappearance was noticed.
     gone_ms: u64,
-    /// When it was last heard.
+    /// When the node was last heard.
     heard_ms: u64,
 }
 
-/// One node's part in telling.
+/// One node's part in reporting the states of keys.
 pub struct StateTeller {
     options: TellerOptions,
     node: Arc<str>,
-    /// What the nodes hold and have told; `None` = the node is alone.
+    /// What the nodes hold and have reported; `None` = the node is alone.
     replica: Option<Replica>,
     holder: OwnerId,
     witness: OwnerId,
     keys: IndexMap<Box<str>, TellerKey, SipState>,
     due: BTreeSet<(u64, Box<str>)>,
-    /// Keys that nobody holds, in the order in which that was told.
+    /// The keys that no node holds, in the order in which that was reported.
     empties: VecDeque<Box<str>>,
     /// The other nodes in sight.
     nodes: BTreeSet<Arc<str>>,
-    /// Nodes that were there when this one came, and are not in sight yet.
+    /// The nodes that existed when this node started, and are not in sight yet.
     awaited: BTreeSet<Arc<str>>,
-    /// Those of them that know what was told before they came, or since.
+    /// Nodes in sight that know what was reported before they started, or since.
     remembering: BTreeSet<Arc<str>>,
-    /// Nodes that have said that they stop.
+    /// The nodes that have announced that they stop.
     stopping: BTreeSet<Arc<str>>,
-    /// Nodes that have gone without a word.
+    /// The nodes that disappeared without notice.
     gone: BTreeMap<Arc<str>, GoneNode>,
-    /// The lives of the nodes in sight that are in a later one than their first.
+    /// The lives of the nodes in sight that are in a later life than their first one.
     lives: BTreeMap<Arc<str>, u32>,
-    /// The life of this node that the others are told of.
+    /// The life of this node that the other nodes have been sent.
     noted_life: u32,
-    /// The life of this node that they know.
+    /// The life of this node that the other nodes know.
     life: u32,
-    /// When a node came last while others were gone, Unix milliseconds; `None` = it has been judged.
+    /// When a node last appeared or disappeared while others were gone, Unix milliseconds; `None` = it was already
+    /// judged.
     changed_ms: Option<u64>,
-    /// Nothing is told before, Unix milliseconds.
+    /// Nothing is reported before this time, Unix milliseconds.
     quiet_until_ms: u64,
-    /// All keys from this one on are to be looked at, because the nodes in sight have changed.
+    /// All keys from this index on have to be examined, because the nodes in sight have changed.
     rescan: Option<usize>,
-    /// Nobody knew what was told when the node came: that has not been said yet.
+    /// Whether this node may be the first to report: it has not checked yet whether others know what was reported.
     is_new: bool,
     outputs: Vec<TellerOutput>,
 }
 
 impl StateTeller {
-    /// A teller that knows nothing. `birth`: random, another one in each life of the node.
+    /// A teller that knows nothing. `birth`: a random number that differs between lives of the node.
     pub fn new(node: &str, birth: u64, options: TellerOptions, seed: HashSeed, now_ms: u64) -> Self {
         let limits = Limits { key_max: usize::from(u16::MAX), entries_of_owner_max: usize::MAX, ..Limits::default() };
         let settings = ReplicaSettings { limits, timing: options.timing.clone(), ..ReplicaSettings::default() };
@@ -115,7 +117,7 @@ impl StateTeller {
         if let Some(replica) = &mut replica {
             let _ = replica.join(owner(node, 1), ALIVE, b"", now_ms);
         }
-        // A node that cannot join the others tells alone after a while.
+        // A node that cannot join the others reports alone after a while.
         let quiet_ms = options.timing.timeout_ms + QUIET_HEARTBEATS * options.timing.heartbeat_ms;
         StateTeller {
             quiet_until_ms: if options.is_clustered { now_ms + quiet_ms } else { now_ms },
@@ -142,16 +144,16 @@ impl StateTeller {
         }
     }
 
-    /// What is empty from now on is told after another time.
+    /// Changes the delay for keys that become empty from now on, milliseconds.
     pub fn set_delay(&mut self, delay_ms: u64) {
         self.options.delay_ms = delay_ms;
     }
 
-    /// Whether this node holds a key has changed.
+    /// Notes whether this node now holds a key.
     pub fn set_held(&mut self, key: &StateKey, is_held: bool, now_ms: u64) {
         let text = key.partition_key();
         match (&mut self.replica, is_held) {
-            // A key that is too long for the registry is not told of.
+            // A key that is too long for the registry is not reported.
             (Some(replica), true) => drop(replica.join(self.holder, &text, b"", now_ms)),
             (Some(replica), false) => drop(replica.leave(self.holder, &text)),
             (None, _) => self.count_holder(&text, is_held, Reason::Normal, now_ms),
@@ -159,7 +161,7 @@ impl StateTeller {
         self.collect(now_ms);
     }
 
-    /// A message of another node's teller.
+    /// Handles a message of another node's teller.
     pub fn receive(&mut self, message: &[u8], now_ms: u64) {
         if let Some(replica) = &mut self.replica {
             replica.receive(message, now_ms);
@@ -167,19 +169,19 @@ impl StateTeller {
         self.collect(now_ms);
     }
 
-    /// This node takes part in the cluster from now on, in the sight of these nodes.
+    /// Notes that this node now takes part in the cluster. `nodes`: the other nodes that it should see.
     pub fn joined(&mut self, nodes: &[Arc<str>], now_ms: u64) {
         let Some(replica) = &mut self.replica else { return };
         replica.joined(now_ms);
         self.awaited = nodes.iter().filter(|node| !self.nodes.contains(*node)).cloned().collect();
         let timing = &self.options.timing;
-        // One that tells nothing never comes.
+        // Some of these nodes may report nothing, and then never appear.
         let wait_ms = if self.awaited.is_empty() { 0 } else { timing.timeout_ms };
         self.quiet_until_ms = now_ms + wait_ms + QUIET_HEARTBEATS * timing.heartbeat_ms;
         self.rescan = Some(0);
     }
 
-    /// A node is dead.
+    /// Handles that a node is dead.
     pub fn gone(&mut self, node: &str, now_ms: u64) {
         if let Some(replica) = &mut self.replica {
             replica.gone(node, now_ms);
@@ -187,7 +189,7 @@ impl StateTeller {
         self.collect(now_ms);
     }
 
-    /// Notices whether this node stood still. Call it after each wait.
+    /// Detects whether this node stood still. Call this function after each wait.
     pub fn wake(&mut self, now_ms: u64) {
         if let Some(replica) = &mut self.replica {
             replica.wake(now_ms);
@@ -195,7 +197,7 @@ impl StateTeller {
         self.collect(now_ms);
     }
 
-    /// The clock was set ahead while this node went on: all times that are kept move with it.
+    /// Moves all stored times, because the clock was set ahead while this node continued to run.
     pub fn clock_set(&mut self, by_ms: u64) {
         if let Some(replica) = &mut self.replica {
             replica.clock_set(by_ms);
@@ -212,7 +214,7 @@ impl StateTeller {
         }
     }
 
-    /// Looks at what is due; call it several times a second, and after each batch of changes. Then take the outputs.
+    /// Examines what is due. Call it several times a second and after each batch of changes, then take the outputs.
     pub fn advance(&mut self, now_ms: u64) {
         if let Some(replica) = &mut self.replica {
             replica.tick(now_ms);
@@ -231,11 +233,11 @@ impl StateTeller {
             replica.flush();
         }
         self.collect(now_ms);
-        // Others know it before it leaves.
+        // The other nodes get to know a change before it is sent.
         self.outputs.extend(changes.into_iter().map(TellerOutput::Tell));
     }
 
-    /// Tells the other nodes that this one leaves.
+    /// Notifies the other nodes that this one leaves.
     pub fn goodbye(&mut self, now_ms: u64) {
         if let Some(replica) = &mut self.replica {
             let _ = replica.leave(self.holder, ALIVE);
@@ -244,29 +246,30 @@ impl StateTeller {
         self.collect(now_ms);
     }
 
-    /// What is to be done, in order.
+    /// Removes and returns what the host has to do, in order.
     pub fn outputs(&mut self) -> std::vec::Drain<'_, TellerOutput> {
         self.outputs.drain(..)
     }
 
-    /// Whether this node is the one that tells of a key: of those in sight it has the highest hash.
+    /// Whether this node reports changes of a key: it has the highest hash of the nodes in sight.
     pub fn is_reporter(&self, key: &str) -> bool {
         let own = rank(key, &self.node);
         self.nodes.iter().all(|other| rank(key, other) < own)
     }
 
-    /// Whether what this node sees has held for long enough to tell by.
+    /// Whether this node has seen the same nodes for long enough to report.
     pub fn is_ready(&self, now_ms: u64) -> bool {
         now_ms >= self.quiet_until_ms && self.replica.as_ref().is_none_or(Replica::is_settled)
     }
 
-    /// The life in which this node tells: 1 at first, and higher each time that others have purged it, and so may have
-    /// told the ends of its clients. All nodes in sight know it by now: what they tell of this node is of this life.
+    /// The life in which this node reports. It is 1 at first, and higher each time after other nodes have purged this
+    /// node, and so may have reported the ends of its clients. All nodes in sight know it: their reports about this
+    /// node belong to it.
     pub fn life(&self) -> u32 {
         self.life
     }
 
-    /// What is held, as far as it was told and this node is the one that tells of it: as it was told.
+    /// The held keys for which this node is the reporter, as they were reported.
     pub fn states(&self, now_ms: u64) -> impl Iterator<Item = StateChange> {
         let is_told = |key: &TellerKey| key.told % 2 == 1 && key.holders > 0;
         let told = self.keys.iter().filter(move |(text, key)| is_told(key) && self.is_reporter(text));
@@ -281,12 +284,12 @@ impl StateTeller {
         })
     }
 
-    /// Whether another node that tells is in sight.
+    /// Whether another node that reports is in sight.
     pub fn sees(&self, node: &str) -> bool {
         self.nodes.contains(node)
     }
 
-    /// Keys that are held, or whose generation is remembered.
+    /// The number of keys that are held, or whose generation is remembered.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -296,7 +299,7 @@ impl StateTeller {
         self.keys.is_empty()
     }
 
-    /// The first time that this node may tell anything: perhaps nobody knows what was told before.
+    /// Handles the first moment at which this node may report: possibly no node knows what was reported before.
     fn begin(&mut self, now_ms: u64) {
         if !std::mem::take(&mut self.is_new) {
             return;
@@ -309,7 +312,7 @@ impl StateTeller {
         }
     }
 
-    /// The keys that are looked at now.
+    /// Removes and returns the keys that are examined now.
     fn take_due(&mut self, now_ms: u64) -> Vec<Box<str>> {
         let mut texts = Vec::new();
         if let Some(from) = self.rescan {
@@ -331,7 +334,7 @@ impl StateTeller {
         texts
     }
 
-    /// Tells a key's change, if this node is to tell it now.
+    /// Reports a key's change, if this node has to report it now.
     fn look_at(&mut self, text: &str, now_ms: u64) -> Option<StateChange> {
         self.keys.get_mut(text)?.due_ms = 0;
         self.stand_in(text, now_ms);
@@ -361,8 +364,8 @@ impl StateTeller {
         Some(change)
     }
 
-    /// Says what was told of a key where nobody does any more, because who told it is gone. The others may not know it:
-    /// those that come first by their hash get a heartbeat each to say it.
+    /// Publishes what was reported about a key if no other node remembers it, because the node that reported it is
+    /// gone. The others may not know it. Nodes with a higher hash go first, each with one heartbeat of time.
     fn stand_in(&mut self, text: &str, now_ms: u64) {
         let Some(key) = self.keys.get(text).filter(|key| key.told > 0 && key.witnesses == 0) else { return };
         if self.replica.is_none() {
@@ -374,14 +377,14 @@ impl StateTeller {
         if now_ms >= at_ms { self.bear_witness(text, now_ms) } else { self.schedule(text, at_ms) }
     }
 
-    /// Says to the other nodes what was told of a key.
+    /// Publishes to the other nodes what was reported about a key.
     fn bear_witness(&mut self, text: &str, now_ms: u64) {
         let (Some(replica), Some(key)) = (&mut self.replica, self.keys.get(text)) else { return };
         let _ = replica.join(self.witness, text, &key.told.to_le_bytes(), now_ms);
         self.collect(now_ms);
     }
 
-    /// Has a key looked at, at this time.
+    /// Schedules an examination of a key at this time.
     fn schedule(&mut self, text: &str, at_ms: u64) {
         let Some(key) = self.keys.get_mut(text) else { return };
         if key.due_ms == 0 || key.due_ms > at_ms {
@@ -390,7 +393,7 @@ impl StateTeller {
         }
     }
 
-    /// Forgets the oldest of the keys that nobody holds, while there are too many.
+    /// Forgets the oldest keys that no node holds, while there are too many.
     fn forget_empties(&mut self) {
         while self.empties.len() > EMPTY_KEYS_MAX
             && let Some(text) = self.empties.pop_front()
@@ -408,8 +411,8 @@ impl StateTeller {
         }
     }
 
-    /// Whether a node is lost that may have told something alone: it went without a word, others have come since, so a
-    /// split may have ended, and it is not among them.
+    /// Reports a doubt if a node is lost that may have reported something alone. It disappeared without notice, and
+    /// although the nodes in sight have changed since, so that a split may have ended, it has not come back.
     fn judge_losses(&mut self, now_ms: u64) {
         let timing = &self.options.timing;
         let window_ms = timing.timeout_ms + QUIET_HEARTBEATS * timing.heartbeat_ms;
@@ -422,7 +425,7 @@ impl StateTeller {
         }
     }
 
-    /// Takes in what the registry has put out.
+    /// Handles the outputs of the registry.
     fn collect(&mut self, now_ms: u64) {
         let Some(replica) = &mut self.replica else { return };
         let outputs: Vec<Output> = replica.outputs().collect();
@@ -433,7 +436,7 @@ impl StateTeller {
                 }
                 Output::Event(event) => self.take_in(&event, now_ms),
                 Output::Node { node, is_up, heard_ms } => self.note_node(node, is_up, heard_ms, now_ms),
-                // What this node holds it knows exactly.
+                // This node knows exactly what it holds.
                 Output::Probe => self.replica.iter_mut().for_each(|replica| replica.probed(now_ms)),
                 Output::Lost { .. } | Output::Resolve { .. } | Output::Differs { .. } => {}
             }
@@ -441,7 +444,8 @@ impl StateTeller {
         self.note_life(now_ms);
     }
 
-    /// Notices that others have purged this node. It says so before it answers anybody: who sees it again knows it.
+    /// Detects that others have purged this node. It publishes this before it answers any node, so a node that sees it
+    /// again knows it.
     fn note_life(&mut self, now_ms: u64) {
         let Some(replica) = &mut self.replica else { return };
         let life = u32::try_from(replica.counters().reincarnations).unwrap_or(u32::MAX).saturating_add(1);
@@ -469,7 +473,7 @@ impl StateTeller {
             self.remembering.remove(&node);
             if !self.stopping.remove(&node) {
                 self.gone.insert(node, GoneNode { gone_ms: now_ms, heard_ms });
-                // What it had told may never have left it.
+                // What the node reported may never have reached other nodes.
                 self.changed_ms = Some(now_ms);
             }
         }
@@ -543,7 +547,7 @@ impl StateTeller {
             if key.told.is_multiple_of(2) {
                 self.empties.push_back(text.into());
             }
-            // The later word counts.
+            // A later generation replaces the one that this node remembers, so it withdraws its entry.
             let is_witness = self.keys.get(text).is_some_and(|key| key.is_witness);
             if let Some(replica) = self.replica.as_mut().filter(|_| is_witness) {
                 let _ = replica.leave(self.witness, text);
@@ -553,16 +557,16 @@ impl StateTeller {
     }
 }
 
-/// An owner of entries that no other node has. `part`: what the entries say.
+/// An owner of entries that no other node uses. `part`: what the entries are for.
 fn owner(node: &str, part: u8) -> OwnerId {
     let mut bytes = [part; 16];
     bytes[..8].copy_from_slice(&rank("holder", node).to_le_bytes());
     OwnerId(bytes)
 }
 
-/// The rank of a node for a key: the same on all nodes and in all versions.
+/// The rank of a node for a key. It is the same on all nodes and in all versions.
 fn rank(key: &str, node: &str) -> u64 {
-    // FNV-1a (Fowler, Noll, Vo), and the last step of SplitMix64, because nodes differ in few bits.
+    // FNV-1a (Fowler, Noll, Vo) with the last step of SplitMix64, because the ids of nodes differ in few bits.
     let bytes = key.bytes().chain([0xff]).chain(node.bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));

@@ -1,4 +1,4 @@
-//! What a teller is given, and what it puts out.
+//! The options and the outputs of a teller.
 
 use std::sync::Arc;
 
@@ -7,68 +7,68 @@ use touchline_registry::ReplicaTiming;
 
 use super::state_key::StateKey;
 
-/// What the teller is made of.
+/// The options of a teller.
 #[derive(Debug, Clone)]
 pub struct TellerOptions {
-    /// How long a key must be held by nobody until that is told, milliseconds.
+    /// How long a key must be empty before that is reported, milliseconds.
     pub delay_ms: u64,
-    /// The times of the registry.
+    /// The timing of the registry.
     pub timing: ReplicaTiming,
-    /// The node takes part in a cluster.
+    /// Whether the node takes part in a cluster.
     pub is_clustered: bool,
 }
 
-/// A change that is to be told.
+/// A change that has to be reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateChange {
-    /// The channel or user.
+    /// The channel or user that has changed.
     pub key: StateKey,
     /// The number of the change: odd = held.
     pub generation: u64,
-    /// Why, as the registry says it: `normal`, `node_down`, `node_up`.
+    /// The registry's reason for the change: `normal`, `node_down`, `node_up`.
     pub reason: &'static str,
-    /// Since when nobody holds it, Unix milliseconds; `None` = somebody does.
+    /// Since when no node holds the key, Unix milliseconds; `None` = a node holds it.
     pub empty_since_ms: Option<u64>,
-    /// When it is told, Unix milliseconds.
+    /// When the change is reported, Unix milliseconds.
     pub time_ms: u64,
 }
 
 impl StateChange {
-    /// Whether somebody holds the key.
+    /// Whether some node holds the key.
     pub fn is_held(&self) -> bool {
         self.generation % 2 == 1
     }
 }
 
-/// What the host does.
+/// An action that the host carries out for the teller.
 #[derive(Debug, PartialEq)]
 pub enum TellerOutput {
     /// Sends a message to the tellers of other nodes.
     Send {
-        /// The node; `None` = all.
+        /// The receiving node; `None` = all nodes.
         to: Option<Arc<str>>,
-        /// The message.
+        /// The message to send.
         message: Bytes,
     },
-    /// Another node that tells is in sight, or is not any more.
+    /// Another node that reports is now in sight, or is no longer in sight.
     Node {
-        /// Which.
+        /// The id of the other node.
         node: Arc<str>,
-        /// Whether it is in sight.
+        /// Whether the node is in sight.
         is_up: bool,
-        /// The life in which it tells, or told ([`super::StateTeller::life`]).
+        /// The present or last life in which it reports ([`super::StateTeller::life`]).
         life: u32,
-        /// When it was last heard, Unix milliseconds.
+        /// When the node was last heard, Unix milliseconds.
         heard_ms: u64,
     },
-    /// Tells a change. Other nodes have been told before.
+    /// Reports a change. Other nodes already know it.
     Tell(StateChange),
-    /// What was told before may be wrong: a node is lost that may have told something alone, or nobody knows what was
-    /// told.
+    /// Earlier reports may be wrong: a node is lost that may have reported something alone, or no node knows what was
+    /// reported.
     Doubt {
-        /// Why.
+        /// The reason for the doubt.
         why: &'static str,
-        /// Nothing that was told before is in doubt, Unix milliseconds; `None` = all is.
+        /// Reports before this time are not in doubt, Unix milliseconds; `None` = all are.
         since_ms: Option<u64>,
     },
 }

@@ -1,6 +1,6 @@
 //! Times as text (RFC 3339, UTC, milliseconds).
 //!
-//! By hand: a library of dates brings time zones, and this is one division after the other.
+//! It is written by hand because a date library brings time zones, and this is a short sequence of divisions.
 
 /// Unix milliseconds as `2026-11-22T15:00:00.123Z`. Years above 9999 are written as 9999.
 pub fn rfc3339(unix_ms: u64) -> String {

@@ -1,4 +1,4 @@
-//! What a client or a caller can read of a history: what it missed, pages of it, and which positions it knows.
+//! What a client or a caller can read of a history: missed publications, pages, and which positions the history knows.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::namespace::RecoveryMode;
 use crate::request::Recover;
 
 impl HistoryRing {
-    /// The publications that a client at `from` missed; `None` = some of them are missing here, or the limits are
-    /// exceeded.
+    /// The publications that a client at `from` missed; `None` = some of them are not kept here, or they exceed the
+    /// limits.
     pub(crate) fn recover(&self, from: &Recover) -> Option<Vec<Arc<Publication>>> {
         let is_same_epoch = self.is_position(from.offset, &from.epoch);
         match from.mode {
@@ -37,8 +37,8 @@ impl HistoryRing {
         }
     }
 
-    /// Publications on one side of an offset (`None` = all), at most `limit`, and of those as many as fit into
-    /// `size_max` bytes, but at least one.
+    /// Publications after an offset, or before it if reversed (`None` = all). The result has at most `limit` of them
+    /// and at most `size_max` bytes, but at least one publication if there is any.
     pub(crate) fn read(
         &self,
         since: Option<Offset>,
@@ -73,15 +73,15 @@ impl HistoryRing {
         self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
-    /// Whether the publications after a position are here without a gap. A read in reverse, or from the beginning on,
-    /// has no such condition.
+    /// Whether all publications after a position are kept here. A read in reverse or from the beginning is always
+    /// possible.
     pub(crate) fn can_read(&self, offset: Offset, epoch: &str, reverse: bool) -> bool {
         self.is_position(offset, epoch)
             && (reverse || offset == Offset::START || offset <= self.top && offset >= self.floor)
     }
 
-    /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is the current
-    /// one.
+    /// Whether an offset and an epoch are a position of this history, or can become one. An empty epoch means the
+    /// current epoch.
     pub(crate) fn is_position(&self, offset: Offset, epoch: &str) -> bool {
         if epoch.is_empty() || epoch == self.epoch.as_str() {
             return true;
@@ -89,8 +89,8 @@ impl HistoryRing {
         self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= end)
     }
 
-    /// The offset of a position that may become one of this history, but is not here yet; 0 = its run is not known
-    /// here. `None` = all up to it is here, or it never comes.
+    /// The offset of a position that may become one of this history but has not arrived here yet; 0 = its run is not
+    /// known here. `None` = the history has everything up to it, or the position never arrives.
     pub(crate) fn ahead(&self, offset: Offset, epoch: &str) -> Option<Offset> {
         let may_come = match self.epoch.run_of(epoch) {
             Some(run) if epoch != self.epoch.as_str() => match self.runs.end(run, self.top) {
@@ -109,7 +109,7 @@ mod tests {
     use touchline_protocol::publication::{Content, LogPosition};
     use touchline_protocol::stream::{Epoch, Run, RunId, RunStart, Runs};
 
-    /// Runs by their numbers and ids, and where they begin in the channel.
+    /// Builds runs from their numbers and ids, and from where they begin in the channel.
     fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
         let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
         let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_position_is_good_within_the_run_that_gave_it() {
-        // Runs 1, 2 and 4 gave offsets from 1, 4 and 8 on, run 3 none; run 9 is of a state that is lost.
+        // Runs 1, 2 and 4 assigned offsets from 1, 4 and 8 on, run 3 assigned none. Run 9 belongs to a state that is
+        // lost.
         let channel = Epoch::from_bits(1);
         let mut ring = ring(10, 20);
         ring.epoch = channel.in_run(RunId(4));
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_publication_goes_at_its_time() {
-        // They are due at 101, 102 and 103.
+        // The publications expire at 101, 102 and 103.
         let mut ring = ring(3, 5);
         assert_eq!(ring.next_expiry_ms(), Some(101));
         for (now_ms, next_ms, floor) in [(100, Some(101), 0), (101, Some(102), 1), (102, Some(103), 2), (103, None, 3)]
@@ -363,7 +364,7 @@ mod tests {
         {
             assert_eq!(ring.ahead(Offset(offset), of), expected.map(Offset), "{offset} of {of}");
         }
-        // A run that is not known here may have begun a moment ago, wherever something is.
+        // A run that is not known here may have begun a moment ago, at any offset.
         assert_eq!(ring.ahead(Offset(1), Epoch::from_bits(1).in_run(RunId(9)).as_str()), Some(Offset(0)));
         let mut ring = ring;
         ring.epoch = Epoch::from_bits(1).in_run(RunId(4));

@@ -1,4 +1,4 @@
-//! The ring of publications: what goes into it, what goes out, and where it ends.
+//! The ring of publications: how publications enter and leave it, and where it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use touchline_protocol::Publication;
 use touchline_protocol::stream::{Epoch, Offset, Runs, StreamPosition};
 
-/// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a
-/// stream that many channels share, so they have gaps; but no publication behind `floor` is missing.
+/// A ring of publications with rising offsets that ends at the channel's top. In a cluster many channels share a stream
+/// and its offsets, so a channel's offsets have gaps. But no publication after `floor` is missing.
 #[derive(Debug)]
 pub(crate) struct HistoryRing {
     pub(super) epoch: Epoch,
     pub(super) top: Offset,
-    /// Every publication of the channel behind this offset is kept.
+    /// Every publication of the channel after this offset is kept.
     pub(super) floor: Offset,
     pub(super) kept: VecDeque<RingSlot>,
-    /// The runs that assigned its offsets; empty if its log backend is never restored to an earlier state.
+    /// The runs that assigned the offsets; empty if the log backend is never restored to an earlier state.
     pub(super) runs: Runs,
 }
 
@@ -32,12 +32,12 @@ impl HistoryRing {
         HistoryRing::resume(epoch, Offset::START, Offset::START)
     }
 
-    /// An empty history that goes on behind `top`.
+    /// An empty history that continues after `top`.
     pub(crate) fn resume(epoch: Epoch, top: Offset, floor: Offset) -> Self {
         HistoryRing { epoch, top, floor, kept: VecDeque::new(), runs: Runs::default() }
     }
 
-    /// Raises the top of a channel whose last publication is not kept any more.
+    /// Raises the top of a channel whose last publication is no longer kept.
     pub(crate) fn raise(&mut self, top: Offset) {
         self.top = self.top.max(top);
     }
@@ -46,17 +46,17 @@ impl HistoryRing {
         StreamPosition { offset: self.top, epoch: self.epoch }
     }
 
-    /// Publications that it keeps.
+    /// The number of publications in the ring.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// The offset that the next publication takes.
+    /// The offset that the next publication gets.
     pub(crate) fn next_offset(&self) -> Offset {
         self.top.next()
     }
 
-    /// Keeps a publication with a higher offset; at most `size` stay.
+    /// Adds a publication with a higher offset than the top. At most `size` publications are kept.
     pub(crate) fn append(&mut self, publication: Arc<Publication>, size: usize, expires_ms: u64) {
         debug_assert!(publication.offset > self.top, "offsets rise");
         self.top = publication.offset;
@@ -66,7 +66,7 @@ impl HistoryRing {
         self.kept.push_back(RingSlot { publication, expires_ms });
     }
 
-    /// Drops publications that are too old. The top stays.
+    /// Drops the publications that have expired. The top does not change.
     pub(crate) fn trim(&mut self, now_ms: u64) {
         while self.kept.front().is_some_and(|kept| kept.expires_ms <= now_ms) {
             self.drop_oldest();
@@ -76,7 +76,7 @@ impl HistoryRing {
         }
     }
 
-    /// Keeps publications for another time from their arrival on, and at most `size` of them.
+    /// Changes how long publications are kept after their arrival, and keeps at most `size` of them.
     pub(crate) fn refit(&mut self, size: usize, (ttl_before_ms, ttl_ms): (u64, u64), now_ms: u64) {
         for kept in &mut self.kept {
             kept.expires_ms = kept.expires_ms.saturating_sub(ttl_before_ms).saturating_add(ttl_ms);
@@ -93,57 +93,57 @@ impl HistoryRing {
         }
     }
 
-    /// Drops all publications. The top stays.
+    /// Drops all publications. The top does not change.
     pub(crate) fn clear(&mut self) {
         self.kept = VecDeque::new();
         self.floor = self.top;
     }
 
-    /// The history was removed up to `until`; the removal has the later `offset`. A client that has all up to `until`
-    /// has missed nothing.
+    /// Notes that the history was removed up to `until`; the removal itself has the later `offset`. A client that has
+    /// everything up to `until` has missed nothing.
     pub(crate) fn clear_at(&mut self, until: Offset, offset: Offset) {
         self.kept = VecDeque::new();
         self.floor = self.floor.max(until);
         self.top = self.top.max(offset);
     }
 
-    /// Sets the runs that assigned its offsets.
+    /// Sets the runs that assigned the offsets.
     pub(crate) fn set_runs(&mut self, runs: Runs) {
         self.runs = runs;
     }
 
-    /// The current run has assigned an offset.
+    /// Notes that the current run has assigned an offset.
     pub(crate) fn note_run(&mut self, offset: Offset) {
         self.runs.note(offset);
     }
 
-    /// When the oldest publication expires, Unix milliseconds; `None` = there is no publication.
+    /// When the oldest publication expires, Unix milliseconds; `None` = the ring is empty.
     pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
         self.kept.front().map(|kept| kept.expires_ms)
     }
 
-    /// Whether a publication with an offset up to the top may have been here and have been dropped.
+    /// Whether a publication with an offset up to the top may have been kept here and dropped since.
     pub(crate) fn has_dropped(&self, offset: Offset) -> bool {
         offset <= self.floor
     }
 
-    /// Nothing behind this offset is missing.
+    /// No publication after this offset is missing.
     pub(crate) fn floor(&self) -> Offset {
         self.floor
     }
 
-    /// The offset of the newest publication that is kept.
+    /// The offset of the newest publication in the ring.
     pub(crate) fn newest(&self) -> Option<Offset> {
         self.kept.back().map(|kept| kept.publication.offset)
     }
 
-    /// The offset behind which a log backend has to be read to find what it has instead of the newest publication here,
-    /// if it was restored to an earlier state.
+    /// The offset after which to read the log backend, to check whether it still has the newest publication of this
+    /// ring. A log backend that was restored to an earlier state may have another one there.
     pub(crate) fn proof(&self) -> Offset {
         self.newest().map_or(self.floor, |newest| newest.previous())
     }
 
-    /// A publication that is kept.
+    /// The publication with an offset; `None` = it is not in the ring.
     pub(crate) fn get(&self, offset: Offset) -> Option<&Publication> {
         let index = self.kept.binary_search_by_key(&offset, |kept| kept.publication.offset).ok()?;
         self.kept.get(index).map(|kept| &*kept.publication)

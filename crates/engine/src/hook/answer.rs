@@ -1,4 +1,4 @@
-//! The JSON of answers.
+//! The JSON of backends' answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,30 +26,30 @@ use crate::base64_text::{Base64Bytes, Base64Payload};
 use crate::caps::{Capabilities, Capability, CapsCache, CapsEntry};
 use crate::claims::{ConnectionClaims, EntryClaim, Overrides, SubscribeOptions, labels_of};
 
-/// Longest text of an error of a backend, bytes; the rest is cut off.
+/// The greatest length of a backend's error text, bytes. The rest is cut off.
 const MESSAGE_LEN_MAX: usize = 1_024;
-/// Longest time for which a subscribe answer holds, seconds.
+/// The longest time for which a subscribe answer can be cached, seconds.
 const CACHE_FOR_MAX: u64 = 300;
 
-/// Why an answer cannot be used, for logs. It holds nothing of the answer.
+/// Why an answer cannot be used, for logs. It contains nothing from the answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFault {
-    /// It is not a JSON object.
+    /// The answer is not a JSON object.
     #[error("the answer is not a JSON object")]
     NoObject,
-    /// It has members, and none of them is known: a `{"detail": "forbidden"}` must not count as a permission.
+    /// None of its members is known: a `{"detail": "forbidden"}` must not count as a permission.
     #[error("the answer has none of result, error, disconnect")]
     Foreign,
-    /// A field does not have the type that it must have.
+    /// A field does not have the required type.
     #[error(transparent)]
     Shape(#[from] ShapeFault),
-    /// The number of an error is not 400–1999.
+    /// The number of an error is not in 400–1999.
     #[error("the code of the error is missing, or not 400-1999")]
     ErrorCode,
-    /// The number of a disconnect is not 4000–4999.
+    /// The number of a disconnect is not in 4000–4999.
     #[error("the code of the disconnect is missing, or not 4000-4999")]
     DisconnectCode,
-    /// A field of the result has a value that it cannot have.
+    /// A field of the result has a value that is not allowed.
     #[error("{0}")]
     Value(&'static str),
 }
@@ -57,7 +57,7 @@ pub enum AnswerFault {
 /// Reads the answer to a hook of this kind. `caps`: the compiled capabilities of the node.
 ///
 /// # Errors
-/// When it cannot be used: the action fails, and nothing is permitted.
+/// The answer cannot be used: the action fails, and nothing is permitted.
 pub fn parse_answer(kind: HookKind, json: &[u8], caps: &CapsCache) -> Result<HookOutcome, AnswerFault> {
     let text = std::str::from_utf8(json).map_err(|_| AnswerFault::NoObject)?;
     let members: AnswerMembers<'_> = serde_json::from_str(text).map_err(|_| AnswerFault::NoObject)?;
@@ -74,7 +74,7 @@ pub fn parse_answer(kind: HookKind, json: &[u8], caps: &CapsCache) -> Result<Hoo
     }
 }
 
-/// The members of an answer; `null` is absence.
+/// The members of an answer; `null` counts as absent.
 #[derive(Default)]
 struct AnswerMembers<'a> {
     result: Option<&'a RawValue>,
@@ -130,9 +130,9 @@ impl<'de> Visitor<'de> for AnswerMembersReader {
     }
 }
 
-/// Reads an object. `member`: the member of the answer that it is.
+/// Reads an object. `member`: the name of the answer's member that contains it.
 fn read<T: DeserializeOwned>(member: &'static str, json: &RawValue) -> Result<T, AnswerFault> {
-    // Where the fault is costs a second look, which a good answer does not pay for.
+    // Finding the faulty field takes a second pass, which valid answers do not need.
     let is_read = serde_json::from_str::<Object<T>>(json.get()).map(|object| object.0);
     is_read.map_err(|_| ShapeFault::find::<Object<T>>(member, json).into())
 }
@@ -186,13 +186,13 @@ fn result_of(kind: HookKind, json: &RawValue, caps: &CapsCache) -> Result<HookRe
 
 type Json = Option<Box<RawValue>>;
 
-/// A payload, written as JSON or in base64, which wins.
+/// A payload, written as JSON or in base64. Base64 takes precedence.
 fn payload(json: Json, packed: Option<Base64Payload>) -> Result<Option<Bytes>, AnswerFault> {
     let json = packed.map(|packed| packed.0).or(json);
     json.map(|json| checked_payload(&json)).transpose().map_err(|_| AnswerFault::Value("a payload nests too deep"))
 }
 
-/// `meta`, which is an object.
+/// Reads `meta`, which must be an object.
 fn meta_of(meta: Json) -> Result<Option<Bytes>, AnswerFault> {
     let Some(meta) = payload(meta, None)? else { return Ok(None) };
     if meta.first() == Some(&b'{') && base64_of(&meta).is_none() {
@@ -206,7 +206,8 @@ fn caps_of(entries: Vec<CapsEntry>, cache: &CapsCache) -> Result<Option<Arc<Capa
     cache.read(entries).map_err(|fault| AnswerFault::Value(fault.cause()))
 }
 
-/// A time, Unix seconds, as a whole or a decimal number. One before 1970 has passed, which 1 says too: 0 is never. One
+/// A time, Unix seconds, as a whole or a decimal number. A time before 1970 has passed, and 1 says that too, because 0
+/// means never. A time in milliseconds is out of range and therefore refused.
 /// in milliseconds is beyond the range, and so refused.
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = Option::<f64>::deserialize(deserializer)?.unwrap_or_default();
@@ -252,7 +253,7 @@ fn connect_of(json: ConnectAnswerJson, caps: &CapsCache) -> Result<ConnectAnswer
             checked_payload(payload).map_err(|_| AnswerFault::Value("a payload of subs nests too deep"))?;
         }
     }
-    // Info is checked here, and kept as it was written.
+    // The info is checked here and kept in the form in which it was written.
     payload(json.info.clone(), None)?;
     let claims = ConnectionClaims {
         sub: user,
@@ -292,7 +293,7 @@ struct RefreshJson {
 
 fn refresh_of(json: RefreshJson, cache: &CapsCache) -> Result<RefreshAnswer, AnswerFault> {
     let caps = match json.caps {
-        // An empty list takes away what was granted; an absent one changes nothing.
+        // An empty list removes what was granted; an absent list changes nothing.
         Some(caps) => Some(caps_of(caps.into_iter().map(|entry| entry.0).collect(), cache)?.unwrap_or_default()),
         None => None,
     };
@@ -359,7 +360,7 @@ fn publish_of(json: PublishJson) -> Result<PublishAnswer, AnswerFault> {
         return Err(AnswerFault::Value("idempotency_key or version_epoch has control characters"));
     }
     Ok(PublishAnswer {
-        // Here the plain form wins, as in Centrifugo.
+        // Here the plain form takes precedence, as in Centrifugo.
         data: payload(json.data.or(json.b64data.map(|packed| packed.0)), None)?,
         skip_publish: json.skip_publish,
         skip_history: json.skip_history,

@@ -1,27 +1,27 @@
-//! Where an answer does not have the type that it must have, for logs: the field, what was expected, and what kind of
-//! value stands there. Never the value.
+//! Which field of an answer has the wrong type, for logs: the field, the expected type, and the type that was found.
+//! The value itself is never shown.
 
 use serde::de::DeserializeOwned;
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
-/// What is expected of a time.
+/// The fault of a time that is out of range.
 pub(super) const NO_SECONDS: &str = "expected Unix seconds of at most 4294967295, found a later time (milliseconds?)";
-/// Longest part of a field's path that is shown, bytes.
+/// The greatest length of a field's path that is shown, bytes.
 const PATH_SHOWN_MAX: usize = 128;
 
 /// A field of an answer that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {fault}")]
 pub struct ShapeFault {
-    /// The field, from the member of the answer on.
+    /// The path of the field, starting with the member of the answer.
     path: String,
     /// What is wrong with it.
     fault: String,
 }
 
 impl ShapeFault {
-    /// The first fault of JSON that cannot be read as `T`. `member`: the member of the answer that it is.
+    /// The first fault in JSON that cannot be read as `T`. `member`: the name of the answer's member that contains it.
     pub(super) fn find<T: DeserializeOwned>(member: &'static str, json: &RawValue) -> Self {
         let read: Result<T, _> = serde_path_to_error::deserialize(&mut Deserializer::from_str(json.get()));
         let Err(error) = read else { return ShapeFault { path: member.into(), fault: UNUSABLE.into() } };
@@ -34,15 +34,15 @@ impl ShapeFault {
     }
 }
 
-/// What is said of a fault that has no better text.
+/// The text for a fault that has no better description.
 const UNUSABLE: &str = "it has a value that it cannot have";
 
-/// What a text of serde says, without the value that it cites.
+/// Rewrites a serde error text without the value that it quotes.
 fn fault_of(text: &str) -> String {
     if text == NO_SECONDS {
         return text.into();
     }
-    // A value may hold such words itself; those of serde are the last ones.
+    // A value may contain such words itself; those of serde are the last ones.
     let (Some(found), Some((_, expected))) = (text.strip_prefix("invalid type: "), text.rsplit_once(", expected "))
     else {
         return UNUSABLE.into();

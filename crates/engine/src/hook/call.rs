@@ -1,4 +1,4 @@
-//! What a session asks the backend.
+//! The questions that a session asks the backend.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use bytes::Bytes;
 /// The kinds of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HookKind {
-    /// Before a client without a token is connected.
+    /// Asked before a client without a token is connected.
     Connect,
-    /// When a connection expires.
+    /// Asked when a connection expires.
     Refresh,
-    /// Before a client subscribes.
+    /// Asked before a client subscribes.
     Subscribe,
-    /// Before a client publishes.
+    /// Asked before a client publishes.
     Publish,
-    /// When a subscription expires.
+    /// Asked when a subscription expires.
     SubRefresh,
-    /// Instead of a method of the server.
+    /// Answers an RPC instead of the server.
     Rpc,
-    /// Which of two clients keeps a name of the registry.
+    /// Asked which of two clients keeps a name of the registry.
     Conflict,
 }
 
 impl HookKind {
-    /// Every kind, in the order of their numbers.
+    /// Every kind, in the order of their discriminants.
     pub const ALL: [HookKind; 7] = [
         HookKind::Connect,
         HookKind::Refresh,
@@ -35,7 +35,7 @@ impl HookKind {
         HookKind::Conflict,
     ];
 
-    /// Its name in metrics, logs and the configuration.
+    /// The name of the kind in metrics, logs and the configuration.
     pub fn name(self) -> &'static str {
         match self {
             HookKind::Connect => "connect",
@@ -57,96 +57,96 @@ pub type EmulatedHeaders = Arc<[(Box<str>, Box<str>)]>;
 pub struct HookCall {
     /// The number of the call within its session; it comes back with the answer.
     pub serial: u32,
-    /// The user; empty = anonymous, or not known yet.
+    /// The user of the client; empty = anonymous, or not known yet.
     pub user: Box<str>,
-    /// What the backend said of the connection when it connected, a JSON object; `None` = nothing.
+    /// The `meta` that the backend returned at connect, a JSON object; `None` = there is none.
     pub meta: Option<Bytes>,
-    /// Labels of the connection, a JSON object of texts; `None` = it has none.
+    /// The labels of the connection, a JSON object whose values are texts; `None` = it has none.
     pub labels: Option<Bytes>,
-    /// Header fields that the client claimed in its connect command, of those that some hook forwards.
+    /// The header fields that the client claimed in its connect command and that some hook forwards.
     pub emulated_headers: Option<EmulatedHeaders>,
-    /// What is asked.
+    /// The question to the backend.
     pub request: HookRequest,
 }
 
-/// What is asked of the backend.
+/// A question to the backend.
 #[derive(Debug)]
 pub enum HookRequest {
-    /// Who is this client?
+    /// Asks who the client is.
     Connect {
-        /// JSON of the client.
+        /// The data of the client's connect command, JSON; `None` = none.
         data: Option<Bytes>,
-        /// Name of the client's program.
+        /// The name of the client's program.
         name: Box<str>,
-        /// Version of the client's program.
+        /// The version of the client's program.
         version: Box<str>,
-        /// Channels whose positions the client knows.
+        /// The channels whose positions the client knows.
         channels: Vec<Box<str>>,
     },
-    /// May the connection go on?
+    /// Asks whether the connection may continue.
     Refresh,
-    /// May the client subscribe?
+    /// Asks whether the client may subscribe.
     Subscribe {
-        /// The name of the proxy that is asked.
+        /// The name of the proxy to ask.
         proxy: Box<str>,
-        /// The channel.
+        /// The channel to subscribe to.
         channel: Box<str>,
-        /// JSON of the client.
+        /// The data of the client's subscribe command, JSON; `None` = none.
         data: Option<Bytes>,
     },
-    /// May the client publish?
+    /// Asks whether the client may publish.
     Publish {
-        /// The name of the proxy that is asked.
+        /// The name of the proxy to ask.
         proxy: Box<str>,
-        /// The channel.
+        /// The channel to publish into.
         channel: Box<str>,
-        /// JSON of the client.
+        /// The data to publish, JSON.
         data: Bytes,
     },
-    /// May the subscription go on?
+    /// Asks whether the subscription may continue.
     SubRefresh {
-        /// The name of the proxy that is asked.
+        /// The name of the proxy to ask.
         proxy: Box<str>,
-        /// The channel.
+        /// The channel of the subscription.
         channel: Box<str>,
     },
-    /// What is the answer?
+    /// Asks for the answer to an RPC.
     Rpc {
-        /// The name of the proxy that is asked.
+        /// The name of the proxy to ask.
         proxy: Box<str>,
-        /// The method; empty = the client named none.
+        /// The name of the method; empty = the client named none.
         method: Box<str>,
-        /// JSON of the client.
+        /// The data of the client's RPC, JSON; `None` = none.
         data: Option<Bytes>,
     },
-    /// Which of two clients keeps a name of the registry?
+    /// Asks which of two clients keeps a name of the registry.
     Conflict {
         /// The scope of the name.
         scope: Box<str>,
-        /// The name.
+        /// The name that both clients claim.
         name: Box<str>,
         /// Both claims, the earlier one first.
         claims: [ConflictClaim; 2],
     },
 }
 
-/// A client's claim of a name.
+/// A client's claim to a name.
 #[derive(Debug, Clone)]
 pub struct ConflictClaim {
-    /// The client id, a UUID in its usual form.
+    /// The client id, a UUID in its usual text form.
     pub client: Box<str>,
-    /// Its user; empty = anonymous; `None` = not known, because its node has not told it.
+    /// The client's user; empty = anonymous; `None` = not known, because its node has not sent it.
     pub user: Option<Box<str>>,
     /// The node of the client.
     pub node: Arc<str>,
     /// The metadata of the name, JSON; empty = none.
     pub meta: Bytes,
-    /// When the name was registered, Unix milliseconds.
+    /// When the client registered the name, Unix milliseconds.
     pub time_ms: u64,
 }
 
 impl HookRequest {
-    /// Bytes of its texts and payloads.
+    /// The memory of its texts and payloads, bytes.
     pub fn size(&self) -> usize {
         let texts = match self {
             HookRequest::Connect { name, version, channels, .. } => {
@@ -165,7 +165,7 @@ impl HookRequest {
         texts + self.data().map_or(0, Bytes::len)
     }
 
-    /// The kind of the hook that is asked.
+    /// The kind of the hook.
     pub fn kind(&self) -> HookKind {
         match self {
             HookRequest::Connect { .. } => HookKind::Connect,
@@ -178,7 +178,7 @@ impl HookRequest {
         }
     }
 
-    /// The name of the proxy that is asked; `None` = the only one of its kind.
+    /// The name of the proxy to ask; `None` = there is only one of its kind.
     pub fn proxy(&self) -> Option<&str> {
         match self {
             HookRequest::Connect { .. } | HookRequest::Refresh | HookRequest::Conflict { .. } => None,
@@ -189,7 +189,7 @@ impl HookRequest {
         }
     }
 
-    /// The channel that it is about; `None` = it is about none.
+    /// The channel of the question; `None` = it concerns no channel.
     pub fn channel(&self) -> Option<&str> {
         match self {
             HookRequest::Subscribe { channel, .. }
@@ -202,7 +202,7 @@ impl HookRequest {
         }
     }
 
-    /// What the client has sent, JSON; `None` = nothing.
+    /// The data that the client sent, JSON; `None` = none.
     pub fn data(&self) -> Option<&Bytes> {
         match self {
             HookRequest::Connect { data, .. } | HookRequest::Subscribe { data, .. } | HookRequest::Rpc { data, .. } => {

@@ -1,8 +1,8 @@
-//! Hooks: questions to the operator's backend before or instead of an action of a client, and its answers.
+//! Hooks: questions to the operator's backend before or instead of an action of a client, and the answers to them.
 //!
-//! A session asks ([`HookCall`], an effect) and goes on with the answer ([`HookOutcome`]) when it comes. Formats are
-//! those of Centrifugo's proxies, so that a backend written for it works unchanged. [`parse_answer`] reads the JSON of
-//! an answer; who carries it is the host's business.
+//! A session asks ([`HookCall`], an effect) and continues when the answer ([`HookOutcome`]) arrives. The formats are
+//! those of Centrifugo's proxies, so that a backend written for Centrifugo works unchanged. [`parse_answer`] reads the
+//! JSON of an answer. The host is responsible for the transport.
 
 mod answer;
 mod answer_shape;

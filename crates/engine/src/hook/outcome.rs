@@ -1,4 +1,4 @@
-//! What the backend has answered.
+//! The possible answers of a backend.
 
 use std::sync::Arc;
 
@@ -12,103 +12,103 @@ use crate::claims::{ConnectionClaims, Overrides};
 /// The outcome of a [`super::HookCall`].
 #[derive(Debug)]
 pub enum HookOutcome {
-    /// The backend has decided.
+    /// The backend has decided. This is its result.
     Result(HookResult),
-    /// The backend has answered `{}`: what that means depends on the hook.
+    /// The backend has answered `{}`. Its meaning depends on the hook.
     Empty,
     /// The backend refuses with an error.
     Error(HookError),
-    /// The backend ends the connection.
+    /// The backend wants the connection to end.
     Disconnect(Disconnect),
-    /// There is no answer, or none that can be used.
+    /// There is no answer, or the answer cannot be used.
     Failed,
-    /// The status of the answer is one that the configuration turns into a refusal. It ends nothing on refresh.
+    /// The configuration turns the answer's status into this refusal. On refresh it ends nothing.
     Refused(Box<HookOutcome>),
-    /// Too many calls wait: nothing was asked.
+    /// Too many calls wait, so the backend was not asked.
     Busy,
 }
 
-/// An error of the backend.
+/// An error that a backend has returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookError {
-    /// The number, 400–1999.
+    /// The number of the error, 400–1999.
     pub code: u32,
-    /// The text.
+    /// The text of the error.
     pub message: Box<str>,
-    /// The same command may succeed later.
+    /// Whether the same command may succeed later.
     pub temporary: bool,
 }
 
-/// The result of a hook, checked as the input of a client is.
+/// The result of a hook, checked in the same way as input of a client.
 #[derive(Debug)]
 pub enum HookResult {
-    /// Of a connect hook.
+    /// The result of a connect hook.
     Connect(Box<ConnectAnswer>),
-    /// Of a refresh hook.
+    /// The result of a refresh hook.
     Refresh(RefreshAnswer),
-    /// Of a subscribe hook.
+    /// The result of a subscribe hook.
     Subscribe(SubscribeAnswer),
-    /// Of a publish hook.
+    /// The result of a publish hook.
     Publish(Box<PublishAnswer>),
-    /// Of an RPC hook: JSON; `None` = no data.
+    /// The result of an RPC hook: JSON; `None` = no data.
     Rpc(Option<Bytes>),
-    /// Of a hook about a subscription that expires.
+    /// The result of a hook for an expiring subscription.
     SubRefresh(SubRefreshAnswer),
-    /// Of a hook about a name: the id of the client that keeps it.
+    /// The result of a hook for a contested name: the id of the client that keeps it.
     Conflict(Box<str>),
 }
 
-/// Who a client is.
+/// The identity of the client and what it gets, from a connect hook.
 #[derive(Debug, Default)]
 pub struct ConnectAnswer {
-    /// User, expiry, info, subscriptions, names and groups.
+    /// The user, expiry, info, subscriptions, names and groups of the client.
     pub claims: ConnectionClaims,
-    /// JSON for the client.
+    /// The data for the client, JSON; `None` = none.
     pub data: Option<Bytes>,
-    /// JSON object for later hooks.
+    /// The `meta` for later hooks, a JSON object; `None` = none.
     pub meta: Option<Bytes>,
-    /// What the client may do in channels.
+    /// What the client may do in channels; `None` = only what namespaces allow.
     pub caps: Option<Arc<Capabilities>>,
-    /// Labels, a JSON object of texts.
+    /// The labels of the connection, a JSON object whose values are texts; `None` = none.
     pub labels: Option<Bytes>,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues.
 #[derive(Debug, Clone, Default)]
 pub struct RefreshAnswer {
-    /// It ends.
+    /// Whether the connection ends.
     pub expired: bool,
-    /// When it expires next, Unix seconds; 0 = never.
+    /// When the connection expires next, Unix seconds; 0 = never.
     pub expire_at: u64,
-    /// Replaces what other clients see of it; `None` = it stays.
+    /// The new info that other clients see; `None` = it does not change.
     pub info: Option<Bytes>,
-    /// Replaces the JSON object for later hooks; `None` = it stays.
+    /// The new `meta` for later hooks, a JSON object; `None` = it does not change.
     pub meta: Option<Bytes>,
-    /// Replaces what the client may do in channels; `None` = it stays.
+    /// What the client may do in channels from now on; `None` = it does not change.
     pub caps: Option<Arc<Capabilities>>,
 }
 
-/// A subscription that is allowed.
+/// The options of a subscription that is allowed.
 #[derive(Debug, Clone, Default)]
 pub struct SubscribeAnswer {
     /// When the subscription expires, Unix seconds; 0 = never.
     pub expire_at: u64,
-    /// Shown to others as `chan_info`.
+    /// The info that other clients see as `chan_info`; `None` = none.
     pub info: Option<Bytes>,
-    /// JSON for the client.
+    /// The data for the client, JSON; `None` = none.
     pub data: Option<Bytes>,
-    /// Options other than the namespace's.
+    /// Options that differ from those of the namespace.
     pub overrides: Overrides,
     /// What the client may do in the channel.
     pub allow: Capability,
-    /// For how long the answer holds for later calls, seconds, at most 300; 0 = for none.
+    /// How long the answer may be reused for later calls, seconds, at most 300; 0 = not at all.
     pub cache_for: u64,
-    /// Whether it holds for all users.
+    /// Whether the cached answer is valid for all users.
     pub is_for_channel: bool,
 }
 
 impl SubscribeAnswer {
-    /// Bytes that it holds.
+    /// The memory that the answer takes, bytes.
     pub fn size(&self) -> usize {
         let payloads = [&self.info, &self.data].into_iter().flatten();
         size_of::<Self>() + payloads.map(Bytes::len).sum::<usize>()
@@ -118,29 +118,29 @@ impl SubscribeAnswer {
 /// A publication that is allowed.
 #[derive(Debug, Clone, Default)]
 pub struct PublishAnswer {
-    /// JSON that is published instead; `None` = what the client has sent.
+    /// The JSON to publish instead; `None` = what the client has sent.
     pub data: Option<Bytes>,
-    /// Nothing is published; the client is told that it is.
+    /// Whether nothing is published although the client gets a success reply.
     pub skip_publish: bool,
-    /// Deliver it, but do not keep it.
+    /// Whether the publication is delivered but not kept.
     pub skip_history: bool,
-    /// Labels of the publication.
+    /// The labels of the publication.
     pub tags: Tags,
-    /// The same key again publishes nothing.
+    /// A key for the publication; the same key again publishes nothing.
     pub idempotency_key: Box<str>,
-    /// A version at or below the channel's is dropped; 0 = unversioned.
+    /// The version of the publication. It is dropped if this is at or below the channel's version; 0 = unversioned.
     pub version: u64,
-    /// Versions compare within one epoch of the application.
+    /// The application's epoch of versions. Only versions of the same epoch are compared.
     pub version_epoch: Box<str>,
 }
 
-/// Whether a subscription goes on.
+/// Whether a subscription continues.
 #[derive(Debug, Clone, Default)]
 pub struct SubRefreshAnswer {
-    /// It ends.
+    /// Whether the subscription ends.
     pub expired: bool,
-    /// When it expires next, Unix seconds; 0 = never.
+    /// When the subscription expires next, Unix seconds; 0 = never.
     pub expire_at: u64,
-    /// Replaces what other clients see of it; `None` = it stays.
+    /// The new info that other clients see; `None` = it does not change.
     pub info: Option<Bytes>,
 }

@@ -13,32 +13,33 @@ use crate::setting::{
 pub const DEFAULT_PROXY: &str = "default";
 
 settings! {
-    /// A backend that is asked.
+    /// A backend that the node asks.
     pub struct ProxySettings {
         /// Address of the backend: `http://…`, `https://…` or `grpc://host:port`.
         key endpoint: String = "";
-        /// Time that one call may take, from its first byte on.
+        /// Time limit for one call, from its first byte on.
         key timeout: Duration = Duration::from_secs(1);
-        /// Header fields of the client's own HTTP request that are passed on.
+        /// Header fields of the client's own HTTP request that are forwarded to the backend.
         key http_headers: Vec<String> = &[];
-        /// Header fields that the client claims in its connect command and that are passed on. They prove nothing. If
-        /// the transport has the same field, and `http_headers` names it, that one counts.
+        /// Header fields that the client claims in its connect command and that are forwarded to the backend. They
+        /// prove nothing. If the transport has the same field, and `http_headers` names it, the field of the transport
+        /// takes precedence.
         key emulated_headers: Vec<String> = &[];
-        /// Fields of the metadata of a client of gRPC that are passed on.
+        /// Metadata fields of a gRPC client that are forwarded to the backend.
         key grpc_metadata: Vec<String> = &[];
-        /// The `meta` of the connection is sent too.
+        /// The `meta` of the connection is sent to the backend too.
         key include_connection_meta: bool = false;
         /// Payloads are sent in base64, as `b64data`.
         key binary_encoding: bool = false;
-        /// How it is asked over HTTP.
+        /// How the backend is called over HTTP.
         section http: ProxyHttpSettings = ProxyHttpSettings::default();
-        /// How it is asked over gRPC.
+        /// How the backend is called over gRPC.
         section grpc: ProxyGrpcSettings = ProxyGrpcSettings::default();
     }
 }
 
 impl ProxySettings {
-    /// The host and port of a backend that is asked over gRPC; `None` = it is asked over HTTP.
+    /// The host and port of a backend that is called over gRPC; `None` = it is called over HTTP.
     pub fn grpc_target(&self) -> Option<&str> {
         match self.endpoint.split_once("://") {
             None if self.endpoint.is_empty() => None,
@@ -50,67 +51,66 @@ impl ProxySettings {
 }
 
 settings! {
-    /// How a backend is asked over HTTP.
+    /// How a backend is called over HTTP.
     pub struct ProxyHttpSettings {
         /// TLS to the backend.
         section tls: ClientTlsSettings = ClientTlsSettings::default();
-        /// Header fields of every call: a table of texts. `${CENTRIFUGO_VAR_x}` in a value is replaced by that variable
-        /// of the environment.
+        /// Header fields that are added to every call: a table of texts. `${CENTRIFUGO_VAR_x}` in a value is replaced
+        /// by that environment variable.
         key static_headers: StringMap = (), ValueKind::StringMap;
-        /// Statuses of HTTP that are the backend's refusal: a list of tables with `status_code`, and `to_error`
+        /// HTTP statuses that count as a refusal by the backend: a list of tables with `status_code`, and `to_error`
         /// (`code`, `message`, `temporary`) or `to_disconnect` (`code`, `reason`).
         key status_to_code_transforms: StatusTransforms = (), ValueKind::Transforms;
     }
 }
 
 settings! {
-    /// How a backend is asked over gRPC.
+    /// How a backend is called over gRPC.
     pub struct ProxyGrpcSettings {
         /// TLS to the backend; without it the connection is plain.
         section tls: ClientTlsSettings = ClientTlsSettings::default() => with {
-            enabled: "The backend is asked over TLS, by the keys of this section.";
+            enabled: "The backend is called over TLS, with the keys of this section.";
         };
-        /// Key of the metadata of every call that has `credentials_value`; empty: none.
+        /// Metadata key whose value is `credentials_value` in every call; empty: none.
         key credentials_key: String = "";
-        /// The value of `credentials_key`.
+        /// The value of the metadata key `credentials_key`.
         key credentials_value: String = "", ValueKind::Secret;
-        /// Questions are compressed (gzip), and answers may be.
+        /// Calls are compressed (gzip), and the backend may compress its answers too.
         key compression: bool = false;
-        /// Metadata of every call: a table of texts. `${CENTRIFUGO_VAR_x}` in a value is replaced by that variable of
-        /// the environment.
+        /// Metadata that is added to every call: a table of texts. `${CENTRIFUGO_VAR_x}` in a value is replaced by that
+        /// environment variable.
         key static_metadata: StringMap = (), ValueKind::StringMap;
     }
 }
 
 settings! {
-    /// TLS of the node as a client of another server. A field that ends in `_pem` is PEM, base64 of it, or the path of
-    /// a file.
+    /// TLS of the node as a client of another server. A field that ends in `_pem` contains PEM, base64 of PEM, or the
+    /// path of a file.
     #[derive(PartialEq, Eq)]
     pub struct ClientTlsSettings {
-        /// The keys of this section count. Without it a server of `https://` is trusted by the authorities of the
-        /// system.
+        /// Use the keys of this section. Off: if the connection uses TLS, the server's certificate is verified with the
+        /// certificate authorities of the system.
         key enabled: bool = false;
-        /// The certificate by which the node is known to the server, written as `http_server.tls.cert_pem`. Empty: it
-        /// has none.
+        /// The certificate that the node presents to the server, written as `http_server.tls.cert_pem`. Empty: none.
         key cert_pem: String = "";
-        /// The key of `cert_pem`, written as `http_server.tls.key_pem`.
+        /// The private key of `cert_pem`, written as `http_server.tls.key_pem`.
         key key_pem: String = "", ValueKind::Secret;
-        /// Authorities that the server is trusted by: PEM, base64 of it, or the path of a file. Empty: those of the
-        /// system.
+        /// Certificate authorities that verify the server: PEM, base64 of it, or the path of a file. Empty: those of
+        /// the system.
         key server_ca_pem: String = "";
-        /// Any certificate of the server is trusted. For development.
+        /// Accept any certificate of the server. For development only.
         key insecure_skip_verify: bool = false;
         /// The name that the server's certificate must have. Empty: the host of the endpoint.
         key server_name: String = "";
     }
 }
 
-/// A hook that has a switch of its own, and its backend: the keys of both are in one section.
+/// A hook that has a switch of its own, together with its backend. The keys of both are in one section.
 #[derive(Debug, Clone, Default)]
 pub struct SwitchedProxySettings {
-    /// The backend is asked.
+    /// Whether the backend is asked.
     pub enabled: bool,
-    /// The backend.
+    /// The backend to ask.
     pub proxy: ProxySettings,
 }
 
@@ -129,33 +129,33 @@ impl SettingsTable for SwitchedProxySettings {
 }
 
 settings! {
-    /// Hooks about a connection.
+    /// Hooks for connections: when a client connects, and when a connection expires.
     pub struct ClientProxySettings {
         /// Asked for each client that connects without a token.
         section connect: SwitchedProxySettings = SwitchedProxySettings::default() => with {
-            enabled: "The backend is asked who a client is that connects without a token.";
+            enabled: "The backend authenticates clients that connect without a token.";
         };
         /// Asked when a connection expires.
         section refresh: SwitchedProxySettings = SwitchedProxySettings::default() => with {
-            enabled: "The backend is asked when a connection expires, instead of the client.";
+            enabled: "When a connection expires, the node asks the backend, not the client, whether it may continue.";
         };
     }
 }
 
 settings! {
-    /// Hooks about channels: the backends of the name `default`. The options of a namespace say whether they are asked.
+    /// Hooks for channels: the backends named `default`. The options of a namespace decide whether they are asked.
     pub struct ChannelProxySettings {
-        /// Asked before a client subscribes, where `subscribe_proxy_enabled` is on.
+        /// Asked before a client subscribes, if `subscribe_proxy_enabled` is on.
         section subscribe: ProxySettings = ProxySettings::default();
-        /// Asked before a client publishes, where `publish_proxy_enabled` is on.
+        /// Asked before a client publishes, if `publish_proxy_enabled` is on.
         section publish: ProxySettings = ProxySettings::default();
-        /// Asked when a subscription expires, where `sub_refresh_proxy_enabled` is on.
+        /// Asked when a subscription expires, if `sub_refresh_proxy_enabled` is on.
         section sub_refresh: ProxySettings = ProxySettings::default();
     }
 }
 
 settings! {
-    /// Hooks about names.
+    /// Hooks for names of the registry.
     pub struct RegistryProxySettings {
         /// Asked which of two clients keeps a name, in scopes with `conflict_policy = "hook"`.
         section conflict: ProxySettings = ProxySettings::default();
@@ -165,9 +165,9 @@ settings! {
 settings! {
     /// RPCs of clients that a backend answers.
     pub struct RpcSettings {
-        /// The backend of the name `default`.
+        /// The backend named `default`.
         section proxy: ProxySettings = ProxySettings::default();
-        /// Methods whose name has no namespace.
+        /// The options of methods whose name has no namespace.
         section without_namespace: RpcOptions = RpcOptions::default();
         /// Separates the namespace from the rest of a method's name.
         key namespace_boundary: String = ":";
@@ -179,7 +179,7 @@ settings! {
 settings! {
     /// The options of the methods of one namespace.
     pub struct RpcOptions {
-        /// The backend answers these methods.
+        /// A backend answers these methods.
         key proxy_enabled: bool = false;
         /// The name of the backend: `default` is `rpc.proxy`, others are in `proxies`.
         key proxy_name: String = DEFAULT_PROXY;
@@ -187,36 +187,36 @@ settings! {
 }
 
 settings! {
-    /// What all hooks of a node may cost together.
+    /// The limits for all hooks of a node together.
     pub struct HooksSettings {
-        /// Calls of this node that are under way at the same time. While more than one backend is configured, one of
-        /// them gets three quarters of them at most.
+        /// How many calls of this node may be under way at the same time. If more than one backend is configured, each
+        /// backend gets at most three quarters of them.
         own calls_max: usize = 256, SOME;
-        /// Calls that wait until one under way has ended; one more is refused with error 111.
+        /// How many calls may wait until another call has ended. Further calls are refused with error 111.
         own queue_max_entries: usize = 16_384;
-        /// Bytes of calls that wait; one more is refused with error 111.
+        /// How many bytes of calls may wait. Further calls are refused with error 111.
         own queue_max_size: usize = 67_108_864, SOME;
-        /// Time for which a call may wait until it begins; then it is refused with error 111.
+        /// How long a call may wait until it begins. After that it is refused with error 111.
         own queue_timeout: Duration = Duration::from_secs(10);
-        /// Largest answer of a backend, bytes; to a larger one the client gets error 100.
+        /// The greatest size of a backend's answer, bytes. If it is larger, the client gets error 100.
         own answer_size_max: usize = 1_048_576, SOME;
-        /// Answers to subscribes that are kept because they say so (`cache_for`); the oldest goes first.
+        /// How many answers to subscribes are cached because they contain `cache_for`. The oldest are dropped first.
         own cache_max_entries: usize = 10_000;
-        /// Bytes of such answers, with the questions that they answer; the oldest goes first.
+        /// How many bytes of such answers, with their questions, are cached. The oldest are dropped first.
         own cache_max_size: usize = 67_108_864, SOME;
     }
 }
 
-/// A backend that has a name.
+/// A backend with a name.
 #[derive(Debug, Clone, Default)]
 pub struct NamedProxy {
-    /// Its name.
+    /// The name of the backend.
     pub name: String,
-    /// The backend.
+    /// How the backend is called.
     pub proxy: ProxySettings,
 }
 
-/// A namespace of methods.
+/// The options for one namespace of methods.
 #[derive(Debug, Clone, Default)]
 pub struct RpcNamespace {
     /// The part of a method's name before the boundary.
@@ -251,7 +251,7 @@ impl SettingValue for StringMap {
         StringMap::default()
     }
 
-    /// Text is a JSON object.
+    /// A text value is parsed as a JSON object.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
         match written {
             WrittenValue::Text("") => Ok(StringMap::default()),
@@ -266,37 +266,37 @@ impl SettingValue for StringMap {
     }
 }
 
-/// A status of HTTP, and the refusal that it stands for.
+/// An HTTP status, and the refusal that it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusTransform {
-    /// The status.
+    /// The HTTP status of the backend's answer.
     pub status_code: u16,
-    /// The refusal.
+    /// The refusal that the client gets.
     pub outcome: TransformOutcome,
 }
 
-/// The refusal that a status of HTTP stands for.
+/// The refusal that an HTTP status means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransformOutcome {
-    /// An error reply.
+    /// The client gets an error reply.
     Error {
-        /// Its number.
+        /// The number of the error.
         code: u32,
-        /// Its text, at most 123 bytes of ASCII.
+        /// The text of the error, at most 123 bytes of ASCII.
         message: String,
-        /// The same command may succeed later.
+        /// Whether the same command may succeed later.
         temporary: bool,
     },
-    /// The end of the connection.
+    /// The connection ends.
     Disconnect {
-        /// Its number.
+        /// The number of the disconnect.
         code: u16,
-        /// Its text, at most 123 bytes of ASCII.
+        /// The text of the disconnect, at most 123 bytes of ASCII.
         reason: String,
     },
 }
 
-/// Refusals by status of HTTP.
+/// The refusals for HTTP statuses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatusTransforms(pub Vec<StatusTransform>);
 
@@ -326,7 +326,7 @@ struct DisconnectTransformJson {
     reason: String,
 }
 
-/// Longest text of a refusal, bytes: that of a close frame (RFC 6455 section 5.5).
+/// The greatest length of a refusal's text, bytes: that of a close frame (RFC 6455 section 5.5).
 const TEXT_LEN_MAX: usize = 123;
 
 impl TransformJson {
@@ -365,7 +365,7 @@ impl SettingValue for StatusTransforms {
         StatusTransforms::default()
     }
 
-    /// Text is a JSON list.
+    /// A text value is parsed as a JSON list.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
         let all: Vec<TransformJson> = match written {
             WrittenValue::Text("") => Vec::new(),

@@ -1,4 +1,4 @@
-//! Who would get a publication, a slice at a time: nothing is delivered.
+//! Visits the subscribers that would get a publication, a slice at a time. Nothing is delivered.
 
 use touchline_protocol::publication::Tags;
 
@@ -9,9 +9,9 @@ use super::subscriber::WANTS_DELTA;
 /// How far the subscribers of a channel have been visited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AudienceCursor {
-    /// The group: 0 = the subscribers without a filter, then those of each filter.
+    /// The index of the group: 0 = the subscribers without a filter, then those of each filter.
     group: usize,
-    /// The subscriber within the group.
+    /// The index of the subscriber within the group.
     position: usize,
 }
 
@@ -30,7 +30,7 @@ impl LocalSubscribers {
                 None => (&self.members, true),
                 Some(index) => match self.filtered.as_ref().and_then(|filtered| filtered.groups.get(index)) {
                     None => return false,
-                    // A filter costs about as much as a subscriber.
+                    // Evaluating a filter costs about as much as visiting a subscriber.
                     Some((filter, members)) => {
                         left = left.saturating_sub(1);
                         (members, filter.as_ref().is_some_and(|filter| filter.fits(tags)))
@@ -38,7 +38,7 @@ impl LocalSubscribers {
                 },
             };
             let rest = members.get(cursor.position..).unwrap_or_default();
-            // One at least: the filter may have taken the last unit.
+            // At least one is visited: the filter may have used the last unit.
             let taken = rest.len().min(left.max(1));
             for member in &rest[..taken] {
                 let form = if member.slot & WANTS_DELTA == 0 { DeliveryForm::Plain } else { DeliveryForm::Whole };

@@ -1,4 +1,4 @@
-//! The subscribers of a channel that have filters, grouped by filter: each filter is evaluated once, however many
+//! The subscribers of a channel that have filters, grouped by filter. Each filter is evaluated once, no matter how many
 //! subscribers have it.
 
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use touchline_registry::SipState;
 
 use super::subscriber::ChannelSubscriber;
 
-/// Groups of subscribers of one channel, by filter.
+/// The subscribers of one channel, grouped by filter.
 #[derive(Debug)]
 pub(super) struct Filtered {
     /// The index of each filter's group. Clients choose the filters, so the hash has a secret key.
     indexes: HashMap<Arc<Filter>, u32, SipState>,
-    /// The groups; one without a filter is free.
+    /// The groups; a group without a filter is free.
     pub(super) groups: Vec<(Option<Arc<Filter>>, Vec<ChannelSubscriber>)>,
     free: Vec<u32>,
 }
@@ -24,8 +24,8 @@ impl Filtered {
         Filtered { indexes: HashMap::with_hasher(hasher), groups: Vec::new(), free: Vec::new() }
     }
 
-    /// The index of a filter's group, which is created if it does not exist. The filter is hashed once, and compared
-    /// with those of the same hash only, so the cost does not depend on the number of filters.
+    /// The index of a filter's group, which is created if it does not exist. The filter is hashed once and compared
+    /// only with filters of the same hash, so the cost does not depend on the number of filters.
     pub(super) fn group_of(&mut self, filter: Arc<Filter>) -> u32 {
         let Filtered { indexes, groups, free } = self;
         *indexes.entry(filter).or_insert_with_key(|filter| {
@@ -43,7 +43,7 @@ impl Filtered {
         self.groups.get_mut(group as usize).map(|(_, members)| members)
     }
 
-    /// Frees a group that has no subscribers any more. Returns whether no filter is left.
+    /// Frees a group that has lost its last subscriber. Returns whether no filter is left.
     pub(super) fn free_if_empty(&mut self, group: u32) -> bool {
         if let Some((filter, members)) = self.groups.get_mut(group as usize)
             && members.is_empty()

@@ -11,7 +11,7 @@ use super::subscriber::{ChannelSubscriber, HAS_LAST, WANTS_DELTA};
 #[derive(Debug)]
 pub(super) struct LocalSubscribers {
     pub(super) name: ChannelName,
-    /// References by [`super::Hub::acquire`] that are not released.
+    /// The number of references by [`super::Hub::acquire`] that were not released.
     pub(super) references: u32,
     /// How long a publication may wait for a slow subscriber, microseconds; `None` = it is not dropped.
     pub(super) drop_after_us: Option<u64>,
@@ -22,7 +22,7 @@ pub(super) struct LocalSubscribers {
 }
 
 impl LocalSubscribers {
-    /// None yet, with one reference.
+    /// A channel without subscribers, with one reference.
     pub(super) fn new(name: &str) -> Self {
         LocalSubscribers { name: name.into(), references: 1, drop_after_us: None, members: Vec::new(), filtered: None }
     }
@@ -33,7 +33,7 @@ impl LocalSubscribers {
         group.and_then(|group| filtered.as_mut()?.members(group)).unwrap_or(members)
     }
 
-    /// All subscribers.
+    /// All subscribers, with and without a filter.
     pub(super) fn all(&self) -> impl Iterator<Item = ChannelSubscriber> {
         self.members.iter().chain(self.filtered.iter().flat_map(|filtered| filtered.all())).copied()
     }

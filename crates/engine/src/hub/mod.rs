@@ -1,6 +1,6 @@
 //! The subscribers of one shard: which connections get the events of which channel.
 //!
-//! Each subscriber holds a [`Membership`]; ending it is O(1), whatever the size of the channel.
+//! Each subscriber has a [`Membership`]. Ending it takes O(1) time, whatever the size of the channel.
 
 mod audience;
 mod delivery;
@@ -24,7 +24,7 @@ use filtered::Filtered;
 use local::LocalSubscribers;
 use subscriber::{ChannelSubscriber, HAS_LAST, SLOT_MASK, WANTS_DELTA, WANTS_MEMBERSHIP_EVENTS};
 
-/// The index of a channel on this shard, valid while there is a reference to it ([`Hub::acquire`]).
+/// The index of a channel on this shard. It is valid while there is a reference to the channel ([`Hub::acquire`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalChannel(u32);
 
@@ -42,16 +42,16 @@ pub struct Hub {
     /// The index of each membership in its channel's list.
     positions: Vec<u32>,
     free_memberships: Vec<u32>,
-    /// Memberships with a filter, and the index of the filter's group in the audience.
+    /// The memberships with a filter, each with the index of its filter's group in the audience.
     filtered: HashMap<u32, u32, FoldState>,
     /// The hash of filters.
     filter_hasher: SipState,
-    /// Channels and slots that have left them, for [`Hub::leavers`]; `None` = they are not recorded.
+    /// The channels with the slots that have left them, for [`Hub::leavers`]; `None` = they are not recorded.
     leavers: Option<Vec<(ChannelName, u32)>>,
 }
 
 impl Hub {
-    /// No subscribers yet. `seed` is that of the hashes of channels and filters, which clients choose.
+    /// A hub without subscribers. `seed` seeds the hashes of channels and filters, which clients choose.
     pub fn new(seed: HashSeed) -> Self {
         let hasher = seed.fold();
         Hub {
@@ -72,7 +72,7 @@ impl Hub {
         self.leavers = Some(Vec::new());
     }
 
-    /// Channels, and slots that have left them since the last call.
+    /// Removes and returns channels with the slots that have left them since the last call.
     pub fn leavers(&mut self) -> impl Iterator<Item = (ChannelName, u32)> {
         self.leavers.iter_mut().flat_map(|leavers| leavers.drain(..))
     }
@@ -87,7 +87,7 @@ impl Hub {
         self.audiences.get(index as usize).and_then(Option::as_ref).map(|_| LocalChannel(index))
     }
 
-    /// Takes a reference to a channel by name. [`Hub::release`] must release each reference.
+    /// Takes a reference to a channel by name. The caller must release each reference with [`Hub::release`].
     pub fn acquire(&mut self, name: &str) -> LocalChannel {
         if let Some(known) = self.find(name) {
             self.audience_mut(known).references += 1;
@@ -109,7 +109,7 @@ impl Hub {
         LocalChannel(index)
     }
 
-    /// Releases a reference. With the last one the channel is forgotten.
+    /// Releases a reference. When the last one is released, the channel is forgotten.
     pub fn release(&mut self, channel: LocalChannel) {
         let audience = self.audience_mut(channel);
         audience.references -= 1;
@@ -125,19 +125,19 @@ impl Hub {
         self.free.push(channel.0);
     }
 
-    /// The channel with a name; `None` = there is no reference to it.
+    /// The channel with this name; `None` = there is no reference to it.
     pub fn find(&self, name: &str) -> Option<LocalChannel> {
         let Hub { hasher, by_name, audiences, .. } = self;
         let is_it = |&i: &u32| audiences[i as usize].as_ref().is_some_and(|a| &*a.name == name);
         by_name.find(hasher.hash_one(name), is_it).map(|&i| LocalChannel(i))
     }
 
-    /// The channel's name.
+    /// The name of a channel.
     pub fn name(&self, channel: LocalChannel) -> &ChannelName {
         &self.audience(channel).name
     }
 
-    /// Adds a subscriber: from now on it gets the channel's events.
+    /// Adds a subscriber to a channel. From now on it gets the channel's events.
     pub fn join(&mut self, channel: LocalChannel, slot: u32, options: DeliveryOptions) -> Membership {
         debug_assert!(slot <= SLOT_MASK);
         let membership = self.free_memberships.pop().unwrap_or_else(|| {
@@ -160,7 +160,7 @@ impl Hub {
         Membership(membership)
     }
 
-    /// Removes a subscriber.
+    /// Removes a subscriber from a channel.
     pub fn leave(&mut self, channel: LocalChannel, membership: Membership) {
         let position = self.positions[membership.0 as usize] as usize;
         let group = if self.filtered.is_empty() { None } else { self.filtered.remove(&membership.0) };
@@ -187,19 +187,19 @@ impl Hub {
         }
     }
 
-    /// The number of subscribers.
+    /// The number of subscribers of a channel.
     pub fn subscriber_count(&self, channel: LocalChannel) -> usize {
         let audience = self.audience(channel);
         audience.members.len() + audience.filtered.as_ref().map_or(0, |filtered| filtered.len())
     }
 
-    /// The slots of all subscribers.
+    /// The slots of all subscribers of a channel.
     pub fn subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
         self.audience(channel).all().map(ChannelSubscriber::slot)
     }
 
-    /// Calls `to` for each recipient of a publication. `has_previous`: the previous publication is known. `tags` is
-    /// called once, if there are filters; each filter is evaluated once.
+    /// Calls `to` for each recipient of a publication. `has_previous`: whether the previous publication is known.
+    /// `tags` is called once, if there are filters; each filter is evaluated once.
     pub fn for_each_recipient(
         &mut self,
         channel: LocalChannel,
@@ -210,8 +210,8 @@ impl Hub {
         self.for_each_recipient_but(channel, has_previous, tags, |_| false, to);
     }
 
-    /// The same without the subscribers whose slots are left out. One that gets deltas has no base for the next one any
-    /// more, so it gets that whole.
+    /// The same without the subscribers whose slots are excluded. An excluded subscriber that gets deltas no longer has
+    /// a base for the next one, so it gets the next publication whole.
     pub fn for_each_recipient_but(
         &mut self,
         channel: LocalChannel,
@@ -223,12 +223,12 @@ impl Hub {
         self.audience_mut(channel).for_each_recipient(has_previous, tags, is_left_out, to);
     }
 
-    /// Calls `to` for about `most` subscribers from a cursor on, which moves: with a slot and the form in which the
-    /// subscriber would get a publication with these tags; `None` = its filter leaves the publication out. Deltas count
-    /// as whole publications. Returns whether there are more.
+    /// Visits about `most` subscribers, starting at a cursor, which moves. `to` is called with a slot and the form in
+    /// which the subscriber would get a publication with these tags; `None` = its filter excludes the publication.
+    /// Deltas count as whole publications. Returns whether there are more subscribers.
     ///
-    /// Between two calls subscribers may come and go. One that stays is visited at most once; one that takes the place
-    /// of a subscriber that left may not be visited.
+    /// Subscribers may join and leave between two calls. A subscriber that stays is visited at most once. If it takes
+    /// over the index of a subscriber that left, it may not be visited.
     pub fn visit_audience(
         &self,
         channel: LocalChannel,

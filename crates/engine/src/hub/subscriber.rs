@@ -6,7 +6,7 @@ pub(super) const WANTS_MEMBERSHIP_EVENTS: u32 = 1 << 31;
 pub(super) const WANTS_DELTA: u32 = 1 << 30;
 /// Flag: the subscriber has the last publication, the base of the next delta.
 pub(super) const HAS_LAST: u32 = 1 << 29;
-/// The bits of the slot.
+/// The bits that contain the slot.
 pub(super) const SLOT_MASK: u32 = HAS_LAST - 1;
 // The flags and the slot share one number.
 const _: () = assert!(SLOT_MASK & (WANTS_MEMBERSHIP_EVENTS | WANTS_DELTA | HAS_LAST) == 0);
@@ -21,7 +21,7 @@ pub(super) struct ChannelSubscriber {
 }
 
 impl ChannelSubscriber {
-    /// The connection's slot.
+    /// The slot of the connection, without the flags.
     pub(super) fn slot(self) -> u32 {
         self.slot & SLOT_MASK
     }

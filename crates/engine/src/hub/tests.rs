@@ -48,7 +48,7 @@ proptest! {
     }
 }
 
-/// `None` for 0, else a filter that matches if the tag `n` is this number.
+/// `None` for 0; otherwise a filter that matches if the tag `n` is this number.
 fn wanted(n: u32) -> Option<Arc<Filter>> {
     (n > 0).then(|| Arc::new(Filter::Tag("n".into(), touchline_protocol::filter::Comparison::Equals(n.to_string()))))
 }
@@ -179,8 +179,8 @@ fn memory_of_leavers_is_freed() {
 }
 
 proptest! {
-    /// Random publications that leave subscribers out: who is left out gets nothing, everybody else what its filter
-    /// lets pass, and a delta comes only to who has the publication before.
+    /// Publishes with random exclusions. An excluded subscriber gets nothing, every other subscriber gets what its
+    /// filter accepts, and only a subscriber that has the previous publication gets a delta.
     #[test]
     fn who_is_left_out_has_no_base_and_nobody_else_loses_anything(
         wanted_by in prop::collection::vec(0u32..4, 1..30),
@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// Slices of any size visit each subscriber once, and tell what its filter does.
+    /// Slices of any size visit each subscriber once, and report the result of its filter.
     #[test]
     fn an_audience_is_visited_once_in_slices(
         wanted_by in prop::collection::vec(0u32..6, 0..60), most in 1usize..20, tag in 0u32..6

@@ -9,46 +9,46 @@ use touchline_registry::{FoldState, HashSeed};
 
 use crate::events::StateKey;
 
-/// Bounds of a [`LedgerBook`].
+/// The limits of a [`LedgerBook`].
 #[derive(Debug, Clone, Copy)]
 pub struct BookLimits {
-    /// Keys in a batch, and notes in a batch.
+    /// The greatest number of keys in a batch, and of notes in a batch.
     pub batch: usize,
-    /// Notes that wait, and keys whose change waits. Beyond it, and all that the node holds, the life
-    /// ends; outside a life, the oldest note is dropped.
+    /// The greatest number of waiting notes and waiting key changes. If there are more of them, not counting what the
+    /// node holds, the life ends. Outside a life, the oldest note is dropped instead.
     pub waiting: usize,
 }
 
-/// What has changed of a key at this node since the batch before.
+/// What has changed for a key at this node since the previous batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChange {
-    /// The key.
+    /// The channel or user that has changed.
     pub key: StateKey,
-    /// Whether the node has held it at some time since.
+    /// Whether the node has held the key at some time since then.
     pub is_gained: bool,
-    /// Whether the node holds it now.
+    /// Whether the node holds the key now.
     pub is_held: bool,
 }
 
-/// Something that is told as it is, in its order.
+/// Something that is reported as it is, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BookNote<C, E> {
-    /// A client is connected.
+    /// A client has connected.
     Connected(Box<str>, Arc<C>),
-    /// A client that was told as connected is gone.
+    /// A client that was reported as connected is gone.
     Disconnected(Box<str>, Arc<C>, E),
-    /// Anything else.
+    /// Anything else that has to be reported.
     Other(E),
 }
 
-/// What is written in one transaction.
+/// The contents of one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BookBatch<C, E> {
-    /// Number of the batch in its life, from 1 on. A batch that is sent again has the same number.
+    /// The number of the batch within its life, from 1. A batch that is sent again has the same number.
     pub number: u64,
-    /// What has changed of keys, each key once, in no order.
+    /// The changes of keys, each key once, in no order.
     pub keys: Vec<KeyChange>,
-    /// What is told as it is, in order.
+    /// The notes to report, in order.
     pub notes: Vec<BookNote<C, E>>,
 }
 
@@ -63,15 +63,15 @@ struct PendingChange {
 struct Life<C, E> {
     /// The number of the last batch.
     number: u64,
-    /// The batch whose result is not known.
+    /// The batch whose result is not known; `None` = there is none.
     under_way: Option<Arc<BookBatch<C, E>>>,
     changes: IndexMap<StateKey, PendingChange, FoldState>,
 }
 
 /// What a node holds, and what it has to write into the ledger next. `C` describes a client, `E` what happened.
 ///
-/// In a life, changes wait for their batch; outside, only what the node holds is kept: so a database that is away costs
-/// no more than that, and [`BookLimits::waiting`] notes.
+/// In a life, changes wait for their batch. Outside a life, only what the node holds is kept, and
+/// [`BookLimits::waiting`] notes. So an unavailable database costs no more memory than that.
 #[derive(Debug)]
 pub struct LedgerBook<C, E> {
     limits: BookLimits,
@@ -84,8 +84,8 @@ pub struct LedgerBook<C, E> {
 }
 
 impl<C, E: Clone> LedgerBook<C, E> {
-    /// A book of a node that holds nothing and has not entered the ledger. `seed`: of the hashes of users and channels,
-    /// which clients choose.
+    /// A book of a node that holds nothing and has not entered the ledger. `seed`: the seed for hashes of users and
+    /// channels, which clients choose.
     pub fn new(limits: BookLimits, seed: HashSeed) -> Self {
         LedgerBook {
             limits,
@@ -98,7 +98,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
         }
     }
 
-    /// The first subscriber of a channel, or the first connection of a user, is there.
+    /// Notes that a channel got its first subscriber, or a user its first connection.
     pub fn hold(&mut self, key: StateKey) {
         if let Some(life) = &mut self.life {
             life.changes.insert(key.clone(), PendingChange { is_gained: true, is_held: true });
@@ -107,7 +107,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
         self.end_if_full();
     }
 
-    /// The last one is gone. A key that was not held is passed over.
+    /// Notes that a channel lost its last subscriber, or a user its last connection. Ignores a key that was not held.
     pub fn release(&mut self, key: &StateKey) {
         if !self.keys.remove(key) {
             return;
@@ -119,7 +119,7 @@ impl<C, E: Clone> LedgerBook<C, E> {
         self.end_if_full();
     }
 
-    /// A client is connected.
+    /// Notes that a client has connected.
     pub fn connect(&mut self, client: Box<str>, about: C) {
         let about = Arc::new(about);
         self.clients.insert(client.clone(), Arc::clone(&about));
@@ -128,16 +128,16 @@ impl<C, E: Clone> LedgerBook<C, E> {
         }
     }
 
-    /// A client is gone; `how` says why. A client that is not known is passed over.
+    /// Notes that a client is gone; `how` says why. Ignores an unknown client.
     pub fn disconnect(&mut self, client: &str, how: E) {
         let Some((client, about)) = self.clients.remove_entry(client) else { return };
-        // Outside a life nobody was told of it, or others tell its end.
+        // Outside a life the client was not reported, or other nodes report its end.
         if self.life.is_some() {
             self.note(BookNote::Disconnected(client, about, how));
         }
     }
 
-    /// Anything else has happened. It waits also outside a life.
+    /// Adds any other event. It also waits outside a life.
     pub fn tell(&mut self, what: E) {
         self.note(BookNote::Other(what));
     }
@@ -151,8 +151,8 @@ impl<C, E: Clone> LedgerBook<C, E> {
         }
     }
 
-    /// A life with more to write than may wait, besides all that the node holds, ends: the next one begins with what is
-    /// held then.
+    /// Ends a life that has more to write than may wait, not counting what the node holds. The next life begins with
+    /// what the node holds then.
     fn end_if_full(&mut self) {
         let (keys, clients) = (self.keys.len() + self.limits.waiting, self.clients.len() + self.limits.waiting);
         let is_full = |life: &Life<C, E>| life.changes.len() > keys || self.notes.len() > clients;
@@ -167,12 +167,12 @@ impl<C, E: Clone> LedgerBook<C, E> {
         self.keys.contains(key)
     }
 
-    /// Whether the node is in a life. If not, it has to enter the ledger.
+    /// Whether the node is in a life. If not, it has to enter the ledger first.
     pub fn is_in(&self) -> bool {
         self.life.is_some()
     }
 
-    /// A life has begun: all that the node holds is to be written.
+    /// Begins a life: everything that the node holds has to be written.
     pub fn enter(&mut self) {
         let held = PendingChange { is_gained: true, is_held: true };
         let mut changes = IndexMap::with_hasher(self.seed.fold());
@@ -183,8 +183,8 @@ impl<C, E: Clone> LedgerBook<C, E> {
         }
     }
 
-    /// The life is over. What it had not written is told otherwise: by those who take over what it has left, or by the
-    /// next life.
+    /// Ends the life. What it had not written is reported in another way: by the nodes that take over what it left
+    /// behind, or by the next life.
     pub fn lapse(&mut self) {
         let Some(life) = self.life.take() else { return };
         let unknown = life.under_way.iter().flat_map(|batch| &batch.notes);
@@ -193,8 +193,8 @@ impl<C, E: Clone> LedgerBook<C, E> {
         self.notes = others;
     }
 
-    /// What to write next: the batch whose result is not known, or what has come since. None = nothing, or the node is
-    /// in no life.
+    /// The next batch to write: the one whose result is not known, or the changes since. `None` = there is nothing to
+    /// write, or the node is not in a life.
     pub fn next_batch(&mut self) -> Option<Arc<BookBatch<C, E>>> {
         let limit = self.limits.batch;
         let life = self.life.as_mut()?;
@@ -215,30 +215,30 @@ impl<C, E: Clone> LedgerBook<C, E> {
         life.under_way.clone()
     }
 
-    /// The batch that was under way is written.
+    /// Notes that the batch under way was written.
     pub fn written(&mut self) {
         if let Some(life) = &mut self.life {
             life.under_way = None;
         }
     }
 
-    /// Whether everything is written that the node knows.
+    /// Whether everything that the node knows was written.
     pub fn is_settled(&self) -> bool {
         let is_written = |life: &Life<C, E>| life.under_way.is_none() && life.changes.is_empty();
         self.notes.is_empty() && self.life.as_ref().is_some_and(is_written)
     }
 
-    /// Lives that ended because too much waited, and notes that were dropped, since the last call.
+    /// The number of lives that ended because too much waited, and of dropped notes, since the last call.
     pub fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Notes that wait.
+    /// The number of notes that wait.
     pub fn waiting(&self) -> usize {
         self.notes.len()
     }
 
-    /// Keys, clients and notes that are in memory.
+    /// The number of keys, clients and notes in memory.
     pub fn len(&self) -> usize {
         let waiting = self.life.as_ref().map_or(0, |life| life.changes.len());
         self.keys.len() + self.clients.len() + self.notes.len() + waiting

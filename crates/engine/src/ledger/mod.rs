@@ -1,11 +1,11 @@
-//! The ledger of lifecycle events, as a node keeps its side of it. Rows in the primary database say who holds which
-//! channel and which user, and what was told of them; a [`LedgerBook`] says what this node has to write there next.
+//! The ledger of lifecycle events: a node's side of it. Rows in the primary database record who holds which channel and
+//! which user, and what was reported about them. A [`LedgerBook`] determines what this node has to write there next.
 //!
-//! A node writes in *lives*. A life begins when the database gives it an incarnation and a lease, and is over when the
-//! lease is; then other nodes tell what the life has left behind, and the node begins a new life with all that it
-//! holds.
+//! A node writes in *lives*. A life begins when the database gives the node an incarnation and a lease, and ends with
+//! the lease. Then other nodes report what the life has left behind, and the node begins a new life with everything
+//! that it holds.
 //!
-//! What is told to whom, nodes agree on by a [`WishList`].
+//! Nodes use a [`WishList`] to agree which events each endpoint gets.
 
 mod book;
 #[cfg(test)]

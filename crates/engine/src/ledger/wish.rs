@@ -1,5 +1,5 @@
-//! What the endpoints of durable events are told, as the nodes of a cluster describe them to each other: rows that all
-//! share, so that every node tells every endpoint the same, whatever its own configuration says.
+//! What the endpoints of durable events want to receive, as the nodes of a cluster describe it to each other. All nodes
+//! share these rows, so every node sends every endpoint the same events, whatever its own configuration says.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,56 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::{EventKind, EventKinds};
 
-/// What one node, or several that agree, want an endpoint to be told. Nodes that do not agree make several wishes of
-/// one endpoint; it is told what any of them wants.
+/// What one node, or several that agree, want an endpoint to receive. Nodes that disagree have several wishes for one
+/// endpoint; it receives what any of them wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointWish {
     /// The name of the endpoint.
     pub name: String,
-    /// What it is told.
+    /// What the endpoint receives, and how.
     pub description: WishDescription,
 }
 
-/// What an endpoint is told, and how.
+/// What an endpoint receives, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WishDescription {
-    /// The words of the kinds, as in the configuration. Those that this version does not know are kept.
+    /// The configuration's words for the kinds. Words that this version does not know are kept.
     pub types: BTreeSet<String>,
-    /// Namespaces of the channels that it is told of; `None` = all.
+    /// The namespaces of the channels that it gets events about; `None` = all.
     pub namespaces: Option<BTreeSet<String>>,
-    /// Lanes, at least one.
+    /// The number of lanes, at least one.
     pub lanes: u32,
-    /// How long nobody must have held a key before that is told, milliseconds.
+    /// How long a key must be empty before that is reported, milliseconds.
     pub delay_ms: u64,
 }
 
-/// What is needed to find the endpoints and lanes of an event.
+/// The values by which the endpoints and lanes of an event are found.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRoute<'e> {
-    /// The word of its kind; `None` = every lane of every endpoint is told.
+    /// The configuration's word for its kind; `None` = every lane of every endpoint gets it.
     pub word: Option<&'e str>,
-    /// The namespace of the channel that it is about; `None` = it is about none, or all are told.
+    /// The namespace of its channel; `None` = it concerns no channel, or it is sent for all namespaces.
     pub namespace: Option<&'e str>,
-    /// The place of its key, which gives the lane ([`crate::events::place_of`]).
+    /// The place of its key, from which the lane follows ([`crate::events::place_of`]).
     pub place: u64,
 }
 
-/// All wishes that are known.
+/// All wishes that the node knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WishList {
-    /// It rises with each change of the list.
+    /// The version of the list, which increases with each change.
     pub version: u64,
     /// The wishes, in no order.
     pub wishes: Vec<EndpointWish>,
 }
 
 impl WishDescription {
-    /// As it is kept in databases: the same text for the same description.
+    /// The text that databases store: the same text for the same description.
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What a text of [`WishDescription::text`] says; `None` = it is none.
+    /// Reads a text of [`WishDescription::text`]; `None` = it is not valid.
     pub fn read(text: &str) -> Option<Self> {
         let read: Self = serde_json::from_str(text).ok()?;
         (read.lanes > 0).then_some(read)
@@ -69,18 +69,20 @@ impl WishDescription {
 }
 
 impl WishList {
-    /// Whether some endpoint is told of this. `namespace`: of the channel that it is about; `None` = it is about none.
+    /// Whether some endpoint gets such events. `namespace`: the namespace of the channel; `None` = no channel is
+    /// concerned.
     pub fn is_told(&self, kind: EventKind, namespace: Option<&str>) -> bool {
         kind.word().is_none_or(|word| self.wishes.iter().any(|wish| wish.description.wants(word, namespace)))
     }
 
-    /// All kinds that some endpoint is told of.
+    /// All kinds that some endpoint gets.
     pub fn kinds(&self) -> EventKinds {
         let words = self.wishes.iter().flat_map(|wish| &wish.description.types);
         words.filter_map(|word| EventKind::from_word(word)).collect()
     }
 
-    /// The endpoints and lanes of an event, by name. An endpoint whose nodes do not agree has the most lanes of any.
+    /// The endpoints and lanes of an event, by name. If nodes disagree about an endpoint, the largest number of lanes
+    /// counts.
     pub fn lanes(&self, route: EventRoute<'_>) -> Vec<(&str, u32)> {
         let mut told = BTreeMap::<&str, (bool, u32)>::new();
         for EndpointWish { name, description } in &self.wishes {

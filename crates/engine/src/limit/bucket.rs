@@ -1,54 +1,56 @@
-//! Token buckets by the generic cell rate algorithm (ITU-T I.371): a bucket is one time, at which it will be full.
+//! Token buckets by the generic cell rate algorithm (ITU-T I.371). A bucket is stored as one time: when it will be
+//! full.
 //!
-//! By hand: `governor` reads a clock of its own, and keeps one rate for each key; here the time is an argument, a key
-//! has several buckets, and a full bucket takes no memory.
+//! It is written by hand because `governor` reads a clock of its own and keeps one rate for each key. Here the time is
+//! an argument, a key has several buckets, and a full bucket takes no memory.
 
 use std::time::Duration;
 
 use super::value::RateBucket;
 
-/// How far the clock of a caller may be behind that of another before the buckets take it for a clock that was set
-/// back. Shards look at the clock once in a turn. Nanoseconds.
+/// How far the clocks of two callers may differ before the buckets assume that a clock was set back. Shards read the
+/// clock once in a turn. Nanoseconds.
 const SKEW_NS: u64 = 1_000_000_000;
 
-/// A bucket that is full with `burst` tokens and gets a new one after each `cost_ns`.
+/// A bucket that is full with `burst` tokens and gets a new token after each `cost_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketSpec {
-    /// Time in which one token comes, nanoseconds; at least 1.
+    /// The time in which one token is added, nanoseconds; at least 1.
     cost_ns: u64,
-    /// Time in which an empty bucket becomes full, nanoseconds.
+    /// The time in which an empty bucket becomes full, nanoseconds.
     depth_ns: u64,
 }
 
-/// A token that was taken.
+/// A token that was taken from a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TakenToken {
-    /// When the bucket will be full.
+    /// When the bucket will be full, nanoseconds.
     due_ns: u64,
-    /// How long it takes until the token is there.
+    /// How long to wait until the token is available, nanoseconds.
     wait_ns: u64,
 }
 
 impl BucketSpec {
-    /// A bucket of `rate` tokens that gets as many in an interval. A rate of 0 counts as 1.
+    /// A bucket of `rate` tokens that gets the same number in each interval. A rate of 0 counts as 1.
     pub fn new(bucket: RateBucket) -> Self {
         Self::with_burst(bucket.interval, bucket.rate, bucket.rate.max(1))
     }
 
-    /// A bucket of `burst` tokens that gets `rate` in an interval; 0 tokens = it never has one.
+    /// A bucket of `burst` tokens that gets `rate` tokens in each interval; a burst of 0 = it never has a token.
     pub fn with_burst(interval: Duration, rate: u32, burst: u32) -> Self {
         let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-        // Rounded up: never more than the rate.
+        // Rounded up, so that the rate is never exceeded.
         let cost_ns = interval_ns.div_ceil(rate.max(1).into()).max(1);
         BucketSpec { cost_ns, depth_ns: cost_ns.saturating_mul(burst.into()) }
     }
 
-    /// Takes one token from a bucket that will be full at `due_ns`. One that is not there yet is taken in advance if it
-    /// comes within `patience_ns`.
+    /// Takes one token from a bucket that will be full at `due_ns`. A token that is not available yet is taken in
+    /// advance if it becomes available within `patience_ns`.
     ///
     /// # Errors
-    /// There is none within that time. The error is when the bucket will be full: earlier than said if the clock was
-    /// set back, which empties the bucket and makes nobody wait longer than for an empty one.
+    /// No token becomes available within that time. The error is the time when the bucket will be full. It is earlier
+    /// than `due_ns` if the clock was set back: then the bucket is empty, and no caller waits longer than for an empty
+    /// bucket.
     fn take(self, due_ns: u64, now_ns: u64, patience_ns: u64) -> Result<TakenToken, u64> {
         let last_ns = now_ns.saturating_add(self.depth_ns);
         let due_ns = self.corrected(due_ns, last_ns.saturating_add(patience_ns));
@@ -57,38 +59,39 @@ impl BucketSpec {
         if wait_ns <= patience_ns { Ok(TakenToken { due_ns: next_ns, wait_ns }) } else { Err(due_ns) }
     }
 
-    /// The whole tokens that a bucket has which will be full at `due_ns`, and those that it gets within `patience_ns`.
+    /// The number of whole tokens in a bucket that will be full at `due_ns`, plus those that it gets within
+    /// `patience_ns`.
     fn tokens(self, due_ns: u64, now_ns: u64, patience_ns: u64) -> u64 {
         let most_ns = now_ns.saturating_add(self.depth_ns).saturating_add(patience_ns);
         most_ns.saturating_sub(self.corrected(due_ns, most_ns).max(now_ns)) / self.cost_ns
     }
 
-    /// When a bucket will be full that says `due_ns`: at `most_ns` at the latest, unless the clock was set back.
+    /// When a bucket with this `due_ns` will be full: at `most_ns` at the latest, unless the clock was set back.
     fn corrected(self, due_ns: u64, most_ns: u64) -> u64 {
         if due_ns > most_ns.saturating_add(SKEW_NS) { most_ns } else { due_ns }
     }
 }
 
-/// How full the buckets of one connection, user or address are. A full one takes no room.
+/// How full the buckets of one connection, user or address are. A full bucket takes no memory.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct BucketLevels {
-    /// The numbers of buckets that are not full, in their order, with the time at which each will be.
+    /// The numbers of buckets that are not full, in order, each with the time when it will be full.
     due: Vec<(u32, u64)>,
 }
 
 impl BucketLevels {
-    /// When every bucket will be full, so that nothing is lost if the levels are forgotten, nanoseconds.
+    /// When all buckets will be full, nanoseconds. From then on the levels can be forgotten without a loss.
     pub fn full_at_ns(&self) -> u64 {
         self.due.iter().map(|(_, due_ns)| *due_ns).max().unwrap_or(0)
     }
 
-    /// The tokens that each bucket of `specs` has at least, or may give within `patience_ns`.
+    /// The smallest number of tokens that a bucket of `specs` has, or can give within `patience_ns`.
     pub fn tokens(&self, specs: &[BucketSpec], first: u32, now_ns: u64, patience_ns: u64) -> u64 {
         let buckets = (first..).zip(specs);
         buckets.map(|(number, spec)| spec.tokens(self.due_of(number), now_ns, patience_ns)).min().unwrap_or(u64::MAX)
     }
 
-    /// Gives a token back to each bucket of `specs`, whose numbers begin at `first`: it was taken and not used.
+    /// Returns an unused token to each bucket of `specs`, whose numbers begin at `first`.
     pub fn give_back(&mut self, specs: &[BucketSpec], first: u32, now_ns: u64) {
         for (number, spec) in (first..).zip(specs) {
             let due_ns = self.due_of(number);
@@ -98,10 +101,11 @@ impl BucketLevels {
         }
     }
 
-    /// Takes a token from each bucket of `specs`, whose numbers begin at `first`, or none at all. Tokens that come
-    /// within `patience_ns` are taken in advance.
+    /// Takes a token from each bucket of `specs`, whose numbers begin at `first`, or none at all. Tokens that become
+    /// available within `patience_ns` are taken in advance.
     ///
-    /// Returns how long it takes until the last of them is there, nanoseconds; `None` = they do not come in time.
+    /// Returns how long to wait until the last of them is available, nanoseconds; `None` = they are not available in
+    /// time.
     pub fn take(&mut self, specs: &[BucketSpec], first: u32, now_ns: u64, patience_ns: u64) -> Option<u64> {
         let mut wait_ns = 0;
         for (number, spec) in (first..).zip(specs) {
@@ -196,8 +200,8 @@ mod tests {
     }
 
     proptest! {
-        /// However calls come, no window has more than the burst and the share of the window; and somebody who asks
-        /// often enough gets the rate.
+        /// No time window has more calls than the burst plus the rate allow, whatever the pattern of calls. And a
+        /// caller that asks often enough gets the full rate.
         #[test]
         fn no_window_has_more_than_the_rate_and_nobody_starves(
             rate in 1_u32..50, interval_ms in 1_u64..5_000, gaps in prop::collection::vec(0_u64..400_000_000, 1..300),
@@ -217,14 +221,14 @@ mod tests {
                     prop_assert!((last - first + 1) as u128 <= u128::from(rate) + share);
                 }
             }
-            // An interval later the bucket is full, whatever was before.
+            // An interval later the bucket is full, whatever happened before.
             now_ns += interval_ms * 1_000_000 + u64::from(rate);
             let at_once = (0..2 * rate).take_while(|_| is_taken(&mut levels, &specs, now_ns)).count();
             prop_assert_eq!(at_once, rate as usize);
         }
 
-        /// What is taken in advance is carried out when its token is there: the bound is the same, waits have a limit,
-        /// and each is served in the order in which it came.
+        /// A command whose token is taken in advance is executed when the token is available. The same bound holds,
+        /// waits are limited, and commands are executed in the order in which they came.
         #[test]
         fn tokens_in_advance_keep_the_rate_and_the_order(
             rate in 1_u32..20, patience_ms in 1_u64..5_000, gaps in prop::collection::vec(0_u64..50_000_000, 1..300),
@@ -248,7 +252,7 @@ mod tests {
             }
         }
 
-        /// The tokens that a look counts are those that can be taken, and one that is given back can be taken again.
+        /// The counted tokens are those that can be taken, and a token that is given back can be taken again.
         #[test]
         fn a_look_tells_what_can_be_taken_and_what_is_given_back_can_be_taken_again(
             rate in 1_u32..20, patience_ms in 0_u64..3_000, gaps in prop::collection::vec(0_u64..90_000_000, 1..99),
@@ -273,7 +277,7 @@ mod tests {
             }
         }
 
-        /// A clock that is set back makes nobody wait longer than an empty bucket does.
+        /// After a clock was set back, no caller waits longer than for an empty bucket.
         #[test]
         fn a_clock_that_goes_back_makes_nobody_wait_long(
             rate in 1_u32..50, interval_ms in 1_u64..5_000, back_ns in 0_u64..1_000_000_000_000, used in 0_u32..60,

@@ -1,32 +1,32 @@
-//! The words of rate limits: what is limited, by which layer, and what became of it.
+//! The words of rate limits: what is limited, in which layer, and the outcome.
 
-/// A command that has a rate. Every name is also the name of a block of the configuration.
+/// A command that has a rate. Each name is also the name of a block of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitedCommand {
     /// `connect`, limited by user and by address only.
     Connect,
-    /// `subscribe`.
+    /// The command `subscribe`.
     Subscribe,
-    /// `unsubscribe`: charged; it is never refused and never waits.
+    /// `unsubscribe`: it is charged, but it is never refused and never waits.
     Unsubscribe,
-    /// `publish`.
+    /// The command `publish`.
     Publish,
-    /// `history`.
+    /// The command `history`.
     History,
-    /// `presence`.
+    /// The command `presence`.
     Presence,
-    /// `presence_stats`.
+    /// The command `presence_stats`.
     PresenceStats,
-    /// `refresh`.
+    /// The command `refresh`.
     Refresh,
-    /// `sub_refresh`.
+    /// The command `sub_refresh`.
     SubRefresh,
-    /// `rpc`.
+    /// The command `rpc`.
     Rpc,
 }
 
 impl LimitedCommand {
-    /// All commands, in the order of their numbers.
+    /// All commands, in the order of their discriminants.
     pub const ALL: [LimitedCommand; 10] = [
         LimitedCommand::Connect,
         LimitedCommand::Subscribe,
@@ -40,7 +40,7 @@ impl LimitedCommand {
         LimitedCommand::Rpc,
     ];
 
-    /// The name in the configuration and in metrics.
+    /// The command's name in the configuration and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             LimitedCommand::Connect => "connect",
@@ -57,22 +57,22 @@ impl LimitedCommand {
     }
 }
 
-/// Whose buckets a command is charged to, in the order in which they are charged.
+/// The layer whose buckets a command is charged to, in the order in which layers are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitLayer {
-    /// Those of the connection.
+    /// The buckets of the connection.
     Client,
-    /// Those of the user, over all connections of the user to this node.
+    /// The buckets of the user, over all connections of the user to this node.
     User,
-    /// Those of the client's address, over all connections of the address to this node.
+    /// The buckets of the client's address, over all connections of the address to this node.
     Address,
 }
 
 impl LimitLayer {
-    /// All layers, in the order of their numbers.
+    /// All layers, in the order of their discriminants.
     pub const ALL: [LimitLayer; 3] = [LimitLayer::Client, LimitLayer::User, LimitLayer::Address];
 
-    /// The name of the section of the configuration, and in metrics.
+    /// The layer's name, as the section of the configuration and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             LimitLayer::Client => "client_command",
@@ -82,22 +82,22 @@ impl LimitLayer {
     }
 }
 
-/// What became of a command for which a bucket had no token.
+/// The outcome of a command for which a bucket had no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitOutcome {
-    /// It was refused.
+    /// The command was refused.
     Refused,
-    /// It waited.
+    /// The command waited for its token.
     Slowed,
-    /// It was carried out all the same: the layer is on trial (`dry_run`), or the command is never refused.
+    /// The command was executed nevertheless: the layer is in trial mode (`dry_run`), or the command is never refused.
     Allowed,
 }
 
 impl LimitOutcome {
-    /// All outcomes, in the order of their numbers.
+    /// All outcomes, in the order of their discriminants.
     pub const ALL: [LimitOutcome; 3] = [LimitOutcome::Refused, LimitOutcome::Slowed, LimitOutcome::Allowed];
 
-    /// The name in metrics.
+    /// The outcome's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             LimitOutcome::Refused => "refused",

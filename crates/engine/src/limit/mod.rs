@@ -1,10 +1,10 @@
-//! Rates of what clients do: commands of a connection, of a user and of a client address, failed connects, and errors.
+//! Rates of clients' actions: commands of a connection, of a user and of a client address, failed connects, and errors.
 //!
-//! A rate is a token bucket ([`BucketSpec`]): it begins with `rate` tokens and gets `rate` more in each `interval`,
-//! evenly, up to `rate`. [`CommandRules`] says which buckets a command is charged to, [`BucketLevels`] holds how full
-//! the buckets of one connection, user or address are, and [`DueTable`] holds such levels for a bounded number of
-//! keys. Sessions charge (`session/limits.rs`); the tables that several shards share are the host's
-//! ([`SharedLimits`]). Times are nanoseconds of a clock that the host chooses, and arguments.
+//! A rate is a token bucket ([`BucketSpec`]). It begins with `rate` tokens and gets `rate` more in each `interval`,
+//! evenly, up to `rate`. [`CommandRules`] says which buckets a command is charged to. [`BucketLevels`] holds how full
+//! the buckets of one connection, user or address are. [`DueTable`] holds such levels for a limited number of keys.
+//! Sessions charge commands (`session/limits.rs`). The host owns the tables that several shards share
+//! ([`SharedLimits`]). Times are arguments: nanoseconds of a clock that the host chooses.
 
 mod bucket;
 mod command;

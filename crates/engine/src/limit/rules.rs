@@ -1,4 +1,4 @@
-//! Which buckets a command is charged to: the settings, made ready for it.
+//! Which buckets a command is charged to: the settings in a form that is ready for charging.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,33 +12,34 @@ use super::settings::{
 };
 use super::value::{RateBuckets, RateOverride, nanos};
 
-/// A command that is charged.
+/// A command that has to be charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandCharge<'a> {
-    /// The command.
+    /// The kind of the command.
     pub command: LimitedCommand,
     /// The namespace of its channel, or its method; empty = it has none.
     pub detail: &'a str,
-    /// The time, nanoseconds of the host's clock.
+    /// The time of the command, nanoseconds of the host's clock.
     pub now_ns: u64,
     /// How long the command may wait for its tokens, nanoseconds.
     pub patience_ns: u64,
-    /// A layer before has no token for it, and lets it pass all the same.
+    /// Whether an earlier layer has no token for it, and accepts it nevertheless.
     pub is_over: bool,
 }
 
-/// What the rates say of a command.
+/// What the rates decide about a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitVerdict {
-    /// It may be carried out once this time is over, nanoseconds.
+    /// The command may be executed after this time, nanoseconds.
     Allowed(u64),
-    /// It is above a rate, and may be carried out all the same: the rates are on trial, or it is never refused.
+    /// The command exceeds a rate, and may be executed nevertheless: the rates are in trial mode, or it is never
+    /// refused.
     Over,
-    /// It is above a rate.
+    /// The command exceeds a rate and is refused.
     Refused,
 }
 
-/// The buckets of the commands of one layer.
+/// The buckets for the commands of one layer.
 #[derive(Debug)]
 pub struct CommandRules {
     buckets: Vec<BucketSpec>,
@@ -47,26 +48,26 @@ pub struct CommandRules {
     is_dry_run: bool,
 }
 
-/// The buckets of one command.
+/// The buckets for one command.
 #[derive(Debug, Default)]
 struct CommandEntry {
     base: Range<usize>,
-    /// What replaces them, by namespace or method.
+    /// The buckets that replace them, by namespace or method.
     overrides: BTreeMap<Box<str>, Range<usize>>,
 }
 
 impl CommandRules {
-    /// The rules of one connection; `None` = they are switched off.
+    /// The rules for a connection; `None` = they are switched off.
     pub fn of_client(settings: &CommandLimitSettings) -> Option<Self> {
         Self::of(settings, None)
     }
 
-    /// The rules of a user or of an address; `None` = they are switched off.
+    /// The rules for a user or an address; `None` = they are switched off.
     pub fn of_shared(settings: &SharedCommandLimitSettings) -> Option<Self> {
         Self::of(&settings.commands, Some(&settings.connect))
     }
 
-    /// `connect`: `None` = the command has no rate in this layer.
+    /// The rules of a section. `connect`: the block of `connect`; `None` = this command has no rate in this layer.
     fn of(settings: &CommandLimitSettings, connect: Option<&BucketBlock>) -> Option<Self> {
         if !settings.enabled {
             return None;
@@ -92,10 +93,10 @@ impl CommandRules {
         Some(CommandRules { buckets, total, commands, is_dry_run: settings.dry_run })
     }
 
-    /// Charges a command to all of its buckets, or to none: its own first, then the total.
+    /// Charges a command to all of its buckets, or to none: its own buckets first, then the total.
     ///
-    /// A command that is above a rate of a layer before is charged only where a refusal counts: rates on trial see what
-    /// they would see if the layer before were not on trial, and an unsubscribe costs others nothing.
+    /// If a command exceeds a rate of an earlier layer, it is charged only where a refusal matters. Rates in trial mode
+    /// behave as if the earlier layer were not in trial mode. And an unsubscribe costs others nothing.
     pub fn charge(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) -> LimitVerdict {
         let is_never_refused = charge.command == LimitedCommand::Unsubscribe;
         if charge.is_over && (self.is_dry_run || is_never_refused) {
@@ -118,8 +119,8 @@ impl CommandRules {
         if self.is_dry_run || is_never_refused { LimitVerdict::Over } else { LimitVerdict::Refused }
     }
 
-    /// Gives the tokens of a command back that was charged and is not carried out; of one that is carried out although
-    /// it is above a rate of another layer, only where the rates are on trial.
+    /// Returns the tokens of a command that was charged and is not executed. If the command is executed although it
+    /// exceeds a rate of another layer, tokens are returned only if the rates are in trial mode.
     pub fn give_back(&self, levels: &mut BucketLevels, charge: &CommandCharge<'_>) {
         if charge.is_over && !self.is_dry_run {
             return;
@@ -138,14 +139,14 @@ impl CommandRules {
         !self.is_dry_run && (is_empty(self.own(charge)) || is_empty(&self.total))
     }
 
-    /// The command's own buckets.
+    /// The buckets for this command alone.
     fn own(&self, charge: &CommandCharge<'_>) -> &Range<usize> {
         let entry = &self.commands[charge.command as usize];
         entry.overrides.get(charge.detail).unwrap_or(&entry.base)
     }
 }
 
-/// The block of a command, whatever its kind.
+/// The block of a command, whatever the type of the block.
 struct BlockView<'a> {
     enabled: bool,
     buckets: &'a RateBuckets,
@@ -184,7 +185,7 @@ fn block_of<'a>(
     Some(BlockView { enabled: block.enabled, buckets: &block.buckets, overrides })
 }
 
-/// The buckets of one block: errors of a connection, or failed connects of an address.
+/// The buckets of one block: for the errors of a connection, or the failed connects of an address.
 #[derive(Debug)]
 pub struct BlockRules {
     buckets: Vec<BucketSpec>,
@@ -196,13 +197,13 @@ impl BlockRules {
         BlockRules { buckets: rates.0.iter().map(|bucket| BucketSpec::new(*bucket)).collect(), is_dry_run }
     }
 
-    /// The rules of the errors of a connection; `None` = they are switched off.
+    /// The rules for the errors of a connection; `None` = they are switched off.
     pub fn of_errors(settings: &ErrorLimitSettings) -> Option<Self> {
         let is_on = settings.enabled && settings.total.enabled;
         is_on.then(|| Self::of(&settings.total.buckets, settings.dry_run))
     }
 
-    /// Charges one.
+    /// Charges one error or failed connect.
     pub fn charge(&self, levels: &mut BucketLevels, now_ns: u64) -> LimitVerdict {
         match levels.take(&self.buckets, 0, now_ns, 0) {
             Some(_) => LimitVerdict::Allowed(0),
@@ -212,55 +213,55 @@ impl BlockRules {
     }
 }
 
-/// The number of the first bucket of failed connects in the levels of an address, behind those of its commands.
+/// The number of the first bucket for failed connects in an address's levels, after the buckets for its commands.
 const FAILURES_FIRST: u32 = 1 << 30;
-/// The numbers of the buckets of refused commands in the levels of a user, of an address or of a connection.
+/// The number of the first bucket for refused commands in the levels of a user, an address or a connection.
 const REFUSALS: u32 = 1 << 31;
 const REFUSALS_SEEN: u32 = REFUSALS + 1;
 
-/// The rules of failed connects.
+/// The rules for failed connects.
 #[derive(Debug)]
 pub struct FailedConnectRules {
     buckets: Vec<BucketSpec>,
-    /// For how long an address above the rate is refused, nanoseconds.
+    /// How long an address above the rate is refused, nanoseconds.
     pub refused_for_ns: u64,
 }
 
 impl FailedConnectRules {
-    /// The rules; `None` = they are switched off.
+    /// The rules for these settings; `None` = they are switched off.
     pub fn of(settings: &FailedConnectSettings) -> Option<Self> {
         let buckets = settings.buckets.0.iter().map(|bucket| BucketSpec::new(*bucket)).collect();
         settings.enabled.then(|| FailedConnectRules { buckets, refused_for_ns: nanos(settings.refused_for) })
     }
 
-    /// Charges a failed connect to its address. Returns whether it was one too many.
+    /// Charges a failed connect to its address. Returns whether it exceeds the rate.
     pub fn note_failure(&self, levels: &mut BucketLevels, now_ns: u64) -> bool {
         levels.take(&self.buckets, FAILURES_FIRST, now_ns, 0).is_none()
     }
 
-    /// Whether an address may try once more while so many of its connects are under way: if all of them fail, no more
-    /// than one is too many.
+    /// Whether an address may attempt one more connect while `under_way` of its connects are under way. If all of them
+    /// fail, at most one of them exceeds the rate.
     pub fn may_try(&self, levels: &BucketLevels, under_way: u32, now_ns: u64) -> bool {
         levels.tokens(&self.buckets, FAILURES_FIRST, now_ns, 0) >= under_way.into()
     }
 }
 
-/// The time within which refusals count as one, nanoseconds: a client heeds a refusal only once it has seen it, and
-/// what it has sent before that comes in a burst.
+/// The time within which refusals count as one, nanoseconds. A client can react to a refusal only after it has received
+/// it; the commands that it sent before that arrive in a burst.
 pub const HEED_NS: u64 = 1_000_000_000;
 
-/// What follows when commands are refused again and again.
+/// What happens when commands are refused repeatedly.
 #[derive(Debug, Clone, Copy)]
 pub struct EscalationRules {
     refusals: BucketSpec,
-    /// One in [`HEED_NS`] counts.
+    /// The bucket that lets one refusal in [`HEED_NS`] count.
     seen: BucketSpec,
-    /// For how long the user or the address is refused, nanoseconds.
+    /// How long the user or the address is refused, nanoseconds.
     pub refused_for_ns: u64,
 }
 
 impl EscalationRules {
-    /// The rules; `None` = they are switched off.
+    /// The rules for these settings; `None` = they are switched off.
     pub fn of(settings: &EscalationSettings) -> Option<Self> {
         // The last of the refusals finds no token.
         let refusals =
@@ -269,8 +270,8 @@ impl EscalationRules {
         settings.enabled.then(|| EscalationRules { refusals, seen, refused_for_ns: nanos(settings.refused_for) })
     }
 
-    /// Counts a refused command of the one whose rate it is above, unless another was counted within [`HEED_NS`].
-    /// Returns whether it was one too many.
+    /// Counts a refused command of a user, an address or a connection, unless another was counted within [`HEED_NS`].
+    /// Returns whether there were too many.
     pub fn note_refusal(&self, levels: &mut BucketLevels, now_ns: u64) -> bool {
         levels.take(&[self.seen], REFUSALS_SEEN, now_ns, 0).is_some()
             && levels.take(&[self.refusals], REFUSALS, now_ns, 0).is_none()

@@ -1,4 +1,4 @@
-//! The rate limits of a node as its sessions see them, and what the host keeps for all of them.
+//! The rate limits of a node as its sessions see them, and what the host stores for all sessions.
 
 use std::sync::Arc;
 
@@ -6,52 +6,52 @@ use super::command::{LimitLayer, LimitOutcome, LimitedCommand};
 use super::rules::{BlockRules, CommandCharge, CommandRules, EscalationRules, FailedConnectRules, LimitVerdict};
 use super::settings::RateLimitSettings;
 
-/// A client address as a key of tables: of IPv6 a /64, an IPv4 address in its mapped form.
+/// A client address as a key of tables: a /64 for IPv6, the mapped form for IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressKey(pub u128);
 
-/// Whose connections share buckets.
+/// The user or address whose connections share buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharer<'a> {
-    /// A user, who is not anonymous.
+    /// A user that is not anonymous, whose connections share buckets.
     User(&'a str),
-    /// A client address.
+    /// A client address, whose connections share buckets.
     Address(AddressKey),
 }
 
-/// What the rates of users and addresses need of the host: tables that all shards share, and metrics. Times are
+/// What the rates of users and addresses require of the host: tables that all shards share, and metrics. Times are
 /// nanoseconds of the host's clock.
 pub trait SharedLimits {
-    /// Charges a command.
+    /// Charges a command to a user or an address.
     fn charge(&self, sharer: Sharer<'_>, charge: &CommandCharge<'_>) -> LimitVerdict;
 
-    /// Gives the tokens of a command back that was charged and is not carried out.
+    /// Returns the tokens of a command that was charged and is not executed.
     fn give_back(&self, sharer: Sharer<'_>, charge: &CommandCharge<'_>);
 
-    /// Notes that a command was refused by a rate. Returns whether it was one too many: then the sharer is refused for
-    /// a while.
+    /// Notes that a rate refused a command. Returns whether there were too many refusals; if so, the user or address is
+    /// refused for a while.
     fn note_refusal(&self, sharer: Sharer<'_>, now_ns: u64) -> bool;
 
-    /// Whether new connections are refused. Each that is, is counted.
+    /// Whether new connections are refused. Each refused connection is counted.
     fn is_refused(&self, sharer: Sharer<'_>, now_ns: u64) -> bool;
 
-    /// Begins an attempt of an address to connect, of which a backend decides. Returns false, and begins none, if the
-    /// address had too many failed connects in case all attempts under way fail.
+    /// Begins an attempt of an address to connect that a backend decides about. Returns false, and begins none, if the
+    /// address would have too many failed connects in case all attempts under way fail.
     fn begin_attempt(&self, address: AddressKey, now_ns: u64) -> bool;
 
-    /// An attempt that was begun is over.
+    /// Notes that an attempt is over.
     fn end_attempt(&self, address: AddressKey, now_ns: u64);
 
-    /// Notes a failed connect of an address, which is refused for a while if it had too many.
+    /// Notes a failed connect of an address. If there are too many, the address is refused for a while.
     fn note_failed_connect(&self, address: AddressKey, now_ns: u64);
 
-    /// Counts a command above a rate.
+    /// Counts a command that exceeds a rate.
     fn count_command(&self, layer: LimitLayer, command: LimitedCommand, outcome: LimitOutcome);
 
-    /// Counts an error of a client above its rate.
+    /// Counts an error of a client that exceeds its rate.
     fn count_error(&self, outcome: LimitOutcome);
 
-    /// Counts an anonymous connection that was ended because its commands were refused again and again.
+    /// Counts an anonymous connection that was ended because its commands were refused repeatedly.
     fn count_escalation(&self);
 }
 
@@ -78,7 +78,7 @@ impl RateLimits {
             || FailedConnectRules::of(&settings.failed_connect).is_some()
     }
 
-    /// The limits of a node.
+    /// The rate limits of a node with these settings.
     pub fn new(settings: &RateLimitSettings, shared: Arc<dyn SharedLimits + Send + Sync>) -> Self {
         RateLimits {
             client: CommandRules::of_client(&settings.client_command),

@@ -1,28 +1,29 @@
-//! A table with a bounded number of entries, each of which becomes useless at a time: of more, the one is forgotten of
-//! which that time comes first.
+//! A table with a limited number of entries, each of which becomes useless at a certain time. If there are too many,
+//! the one that becomes useless first is forgotten.
 //!
-//! By hand: caches (`lru`, `quick_cache`, `moka`) forget by use, or after a time that is the same for all entries.
+//! It is written by hand because caches (`lru`, `quick_cache`, `moka`) forget by use, or after the same time for all
+//! entries.
 
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use touchline_registry::{FoldState, HashSeed};
 
-/// Entries that have become useless and are dropped for each change. More than one, so that a table whose entries
-/// become useless shrinks.
+/// How many useless entries are dropped with each change. It is more than one, so that a table shrinks when its entries
+/// become useless.
 const DROPPED: usize = 2;
 
-/// Values by key, each with the time from which on nothing is lost if it is forgotten.
+/// Values by key, each with the time from which on it can be forgotten without a loss.
 #[derive(Debug)]
 pub struct DueTable<V> {
     entries_max: usize,
     by_key: HashMap<u128, (u64, V), FoldState>,
-    /// The same keys, in the order of their times.
+    /// The same keys, ordered by their times.
     by_due: BTreeSet<(u64, u128)>,
 }
 
 impl<V: Default> DueTable<V> {
-    /// An empty table of at most `entries_max` entries, and at least one.
+    /// An empty table for at most `entries_max` entries, and at least one.
     pub fn new(entries_max: usize, seed: HashSeed) -> Self {
         DueTable { entries_max: entries_max.max(1), by_key: HashMap::with_hasher(seed.fold()), by_due: BTreeSet::new() }
     }
@@ -37,18 +38,18 @@ impl<V: Default> DueTable<V> {
         self.by_key.is_empty()
     }
 
-    /// The value of a key.
+    /// The value of a key; `None` = the key is not in the table.
     pub fn get(&self, key: u128) -> Option<&V> {
         self.by_key.get(&key).map(|(_, value)| value)
     }
 
-    /// All values.
+    /// The values of all keys.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.by_key.values().map(|(_, value)| value)
     }
 
-    /// Changes the value of a key, the default one if the key is new. `change` also returns the time from which on the
-    /// value is useless: one that is useless already is not kept.
+    /// Changes the value of a key; a new key begins with the default value. `change` also returns the time from which
+    /// on the value is useless. A value that is useless already is not kept.
     pub fn change<T>(&mut self, key: u128, now: u64, change: impl FnOnce(&mut V) -> (T, u64)) -> T {
         self.drop_useless(now);
         let Some((due, value)) = self.by_key.get_mut(&key) else {
@@ -112,7 +113,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: only what is of use is kept, and of too much what is of use the longest.
+        /// Compares the table with a list: only useful entries are kept, and if there are too many, those useful the
+        /// longest.
         #[test]
         fn it_holds_what_is_of_use_the_longest(
             entries_max in 1_usize..20,

@@ -1,4 +1,4 @@
-//! Values of the settings of rate limits: lists of buckets, and what replaces them for single namespaces and methods.
+//! Values of the settings of rate limits: lists of buckets, and replacements for certain namespaces and methods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,40 +9,40 @@ use serde_json::{Value as Json, json};
 use crate::duration;
 use crate::setting::{Misfit, SettingValue, ValueKind, WrittenValue};
 
-/// Nanoseconds of a duration; `u64::MAX` if they do not fit.
+/// The nanoseconds of a duration; `u64::MAX` if they do not fit.
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One rate.
+/// One rate, which is a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateBucket {
-    /// The time in which as many tokens come as the bucket has when it is full.
+    /// The time in which an empty bucket becomes full.
     #[serde(deserialize_with = "interval_of")]
     pub interval: Duration,
-    /// Tokens of a full bucket; at least 1.
+    /// The number of tokens in a full bucket; at least 1.
     #[serde(deserialize_with = "rate_of")]
     pub rate: u32,
 }
 
-/// Rates that hold together; none = no limit.
+/// Rates that all apply; an empty list = there is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct RateBuckets(pub Vec<RateBucket>);
 
-/// Rates that replace those of a command for one namespace of channels, or one method.
+/// Rates that replace those of a command for one namespace of channels, or for one method.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RateOverride {
-    /// The namespace, or the method.
+    /// The name of the namespace or of the method.
     pub name: String,
-    /// It counts. Without buckets it does not.
+    /// Whether the replacement applies. Without buckets it does not apply.
     pub enabled: bool,
-    /// The rates.
+    /// The rates that apply instead.
     pub buckets: RateBuckets,
 }
 
-/// A duration as text or in seconds.
+/// Reads a duration as text or in seconds.
 fn interval_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -75,7 +75,7 @@ impl RateBuckets {
     }
 }
 
-/// The JSON that was written, for values that are lists or tables; empty text is none.
+/// The JSON that was written, for values that are lists or tables; `None` = the text is empty.
 fn json_of(written: &WrittenValue<'_>) -> Result<Option<Json>, Misfit> {
     match written {
         WrittenValue::Text("") => Ok(None),
@@ -94,7 +94,7 @@ impl SettingValue for RateBuckets {
         RateBuckets::default()
     }
 
-    /// Text is a JSON list.
+    /// A text value is parsed as a JSON list.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
         let Some(json) = json_of(written)? else { return Ok(Self::default()) };
         if json.is_array() { serde_json::from_value(json).map_err(reason) } else { Err(None) }
@@ -110,7 +110,7 @@ fn reason(error: serde_json::Error) -> Misfit {
     Some(error.to_string())
 }
 
-/// An override without its name.
+/// A replacement without its name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverrideJson {
@@ -131,7 +131,7 @@ impl RateOverride {
     }
 }
 
-/// Reads a list of overrides; `field` has the name of each.
+/// Reads a list of replacements. `field`: the field that contains the name of each.
 fn read_list(field: &str, written: &WrittenValue<'_>) -> Result<Vec<RateOverride>, Misfit> {
     let items = match json_of(written)? {
         None => Vec::new(),
@@ -169,7 +169,7 @@ macro_rules! lists_of_overrides {
                 $name::default()
             }
 
-            /// Text is a JSON list.
+            /// A text value is parsed as a JSON list.
             fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
                 read_list($field, written).map($name)
             }
@@ -182,9 +182,9 @@ macro_rules! lists_of_overrides {
 }
 
 lists_of_overrides! {
-    /// What replaces the rates of a command in single namespaces.
+    /// The rates that replace those of a command in certain namespaces.
     NamespaceOverrides = "namespace_name";
-    /// What replaces the rates of `rpc` for single methods.
+    /// The rates that replace those of `rpc` for certain methods.
     MethodOverrides = "method";
 }
 
@@ -200,7 +200,7 @@ impl SettingValue for MethodOverrideTable {
         MethodOverrideTable::default()
     }
 
-    /// Text is a JSON object.
+    /// A text value is parsed as a JSON object.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
         let by_method: BTreeMap<String, Json> = match json_of(written)? {
             None => BTreeMap::new(),

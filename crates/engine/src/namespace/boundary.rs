@@ -1,7 +1,7 @@
 //! Splits the names of channels at their boundaries.
 
-/// Splits a name at the first boundary. An empty boundary does not occur. Most boundaries are one byte, and names are
-/// short: to look at each byte costs a quarter of the search for a character, which costs a quarter of one for a text.
+/// Splits a name at the first boundary. The boundary is never empty. Most boundaries are one byte, and names are short.
+/// Comparing each byte costs a quarter of the search for a character, which costs a quarter of the search for a text.
 pub(super) fn split_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, &'n str)> {
     match boundary.as_bytes() {
         [] => None,
@@ -10,7 +10,7 @@ pub(super) fn split_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, 
     }
 }
 
-/// The same at the last boundary.
+/// Splits a name at the last boundary.
 pub(super) fn rsplit_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, &'n str)> {
     match boundary.as_bytes() {
         [] => None,
@@ -19,7 +19,7 @@ pub(super) fn rsplit_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str,
     }
 }
 
-/// The text before and behind the byte at this index. It is a character by itself, because a boundary of one byte is.
+/// The text before and after the byte at this index. The byte is a whole character, because the boundary is one byte.
 fn split_at(name: &str, index: usize) -> Option<(&str, &str)> {
     Some((name.get(..index)?, name.get(index + 1..)?))
 }

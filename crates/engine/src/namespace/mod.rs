@@ -1,9 +1,10 @@
-//! Namespaces: the options of a channel, by its name.
+//! Namespaces: the options of a channel, found by its name.
 //!
 //! Option names and defaults are those of Centrifugo 6, so that its configuration means the same here.
 
 mod boundary;
 mod options;
+mod own_channels;
 mod pattern;
 mod settings;
 #[cfg(test)]
@@ -19,31 +20,31 @@ use boundary::{rsplit_once, split_once};
 pub use options::{ChannelOptions, RecoveryMode, SlowConsumer};
 pub use settings::{ChannelSettings, Namespace};
 
-/// The namespace of the channels that carry changes of a scope of the registry. It is there without a configuration, so
-/// that these channels can be subscribed; with one, its options are those that are configured.
+/// The namespace of the channels that carry changes of a registry scope. It exists without any configuration, so that
+/// clients can subscribe to these channels. If it is configured, the configured options apply.
 pub const REGISTRY_NAMESPACE: &str = "registry";
 
-/// How the names of these channels begin; the name of the scope follows. This does not depend on
-/// `channel.private_prefix` and `channel.namespace_boundary`, which the configuration may change.
+/// The prefix of these channels' names; the name of the scope follows. It does not depend on `channel.private_prefix`
+/// and `channel.namespace_boundary`, which the configuration may change.
 pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
 
-/// What metrics call the channels without a namespace.
+/// The name that metrics use for channels without a namespace.
 pub(crate) const WITHOUT_NAMESPACE: &str = "without";
-/// What metrics call the namespaces that are not configured.
+/// The name that metrics use for namespaces that are not configured.
 pub(crate) const OTHER_NAMESPACE: &str = "other";
 
-/// So many names are compared one by one, which costs less than a search: most differ in length.
+/// Up to this many names are compared one by one. That is cheaper than a search, because most names differ in length.
 const FEW: usize = 16;
 
-/// The number of a namespace among those of one configuration ([`Namespaces::names`]).
+/// The number of a namespace within one configuration ([`Namespaces::names`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceIndex(u16);
 
 impl NamespaceIndex {
-    /// No namespace of any configuration.
+    /// The number for a namespace that no configuration has.
     pub const UNKNOWN: NamespaceIndex = NamespaceIndex(u16::MAX);
 
-    /// The number, from 0. It may be that of another configuration than the present one.
+    /// The number, from 0. It may belong to an earlier configuration than the present one.
     pub fn get(self) -> usize {
         self.0.into()
     }
@@ -55,19 +56,19 @@ impl Default for NamespaceIndex {
     }
 }
 
-/// The namespaces of a running node: finds the options of a channel.
+/// The namespaces of a running node. They find the options of a channel.
 #[derive(Debug)]
 pub struct Namespaces {
     settings: ChannelSettings,
-    /// The names, in the order of the settings.
+    /// The names of the namespaces, in the order of the settings.
     names: Vec<Box<str>>,
     by_name: BTreeMap<String, usize>,
 }
 
 impl Namespaces {
-    /// Indexes the settings; a namespace's zero `history_meta_ttl` takes the common one.
+    /// Indexes the settings. A namespace with a `history_meta_ttl` of zero gets the common one.
     pub fn new(mut settings: ChannelSettings) -> Self {
-        // Changes of the registry's scopes are published to their own channels, open to clients that may watch a scope.
+        // Changes of registry scopes are published to channels of their own, for clients that may watch a scope.
         if !settings.namespaces.iter().any(|namespace| namespace.name == REGISTRY_NAMESPACE) {
             settings.namespaces.push(Namespace { name: REGISTRY_NAMESPACE.into(), options: ChannelOptions::default() });
         }
@@ -83,11 +84,11 @@ impl Namespaces {
         Namespaces { settings, names, by_name }
     }
 
-    /// The options of a channel.
+    /// Returns the options of a channel.
     ///
     /// # Errors
-    /// 107 for an empty, too long or ill-formed name or one that its namespace's pattern refuses, 102 for an unknown
-    /// namespace.
+    /// 107 for an empty, too long or ill-formed name, or one that the pattern of its namespace refuses; 102 for an
+    /// unknown namespace.
     pub fn resolve(&self, channel: &str) -> Result<&ChannelOptions, Error> {
         let settings = &self.settings;
         if channel.is_empty() || channel.len() > settings.max_length || !is_plain_text(channel) {
@@ -111,7 +112,7 @@ impl Namespaces {
         }
     }
 
-    /// The namespace of a channel; empty = the name has none.
+    /// The namespace in a channel's name; empty = the name has none.
     pub fn namespace_of<'c>(&self, channel: &'c str) -> &'c str {
         let settings = &self.settings;
         if channel.starts_with(WATCH_CHANNEL_PREFIX) {
@@ -124,14 +125,14 @@ impl Namespaces {
         }
     }
 
-    /// The number of a channel's namespace among [`Namespaces::names`].
+    /// The number of a channel's namespace, as an index of [`Namespaces::names`].
     pub fn index_of(&self, channel: &str) -> NamespaceIndex {
         let namespace = self.namespace_of(channel);
         let index = if namespace.is_empty() { Some(0) } else { self.find(namespace).map(|index| index + 1) };
         index.and_then(|index| u16::try_from(index).ok()).map_or(NamespaceIndex::UNKNOWN, NamespaceIndex)
     }
 
-    /// The place of a namespace among the settings.
+    /// The index of a namespace in the settings.
     fn find(&self, namespace: &str) -> Option<usize> {
         if self.names.len() <= FEW {
             self.names.iter().position(|name| **name == *namespace)
@@ -140,33 +141,33 @@ impl Namespaces {
         }
     }
 
-    /// What metrics call the namespaces, in the order of their numbers: [`WITHOUT_NAMESPACE`], the configured ones
-    /// with that of the registry, and [`OTHER_NAMESPACE`] for all that there are not.
+    /// The names of the namespaces in metrics, in the order of their numbers: [`WITHOUT_NAMESPACE`], the configured
+    /// namespaces and that of the registry, and [`OTHER_NAMESPACE`] for all that are not configured.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let configured = self.settings.namespaces.iter().map(|namespace| namespace.name.as_str());
         [WITHOUT_NAMESPACE].into_iter().chain(configured).chain([OTHER_NAMESPACE])
     }
 
-    /// Whether only a subscription token opens this channel.
+    /// Whether a subscription token is required for this channel.
     pub fn is_private(&self, channel: &str) -> bool {
         !self.settings.private_prefix.is_empty() && channel.starts_with(self.settings.private_prefix.as_str())
     }
 
-    /// For a channel named with users, whether `user` is one of them; `None` for any other channel.
+    /// For a channel whose name lists users: whether `user` is one of them. `None` for any other channel.
     pub fn is_user_allowed(&self, channel: &str, user: &str) -> Option<bool> {
         let (_, users) = rsplit_once(channel, &self.settings.user_boundary)?;
         let separator = self.settings.user_separator.as_str();
-        // Without a separator there is one user: an empty separator would split any text.
+        // Without a separator there is only one user: an empty separator would split any text.
         let is_named = if separator.is_empty() { users == user } else { users.split(separator).any(|u| u == user) };
         Some(!user.is_empty() && is_named)
     }
 
-    /// The limits of a subscriber's filter of tags.
+    /// The limits for a subscriber's filter of tags.
     pub fn filter_limits(&self) -> FilterLimits {
         FilterLimits { nodes: self.settings.tags_filter_max_nodes, size: self.settings.tags_filter_max_size }
     }
 
-    /// How names are written.
+    /// The `channel` settings, including how names are written.
     pub fn settings(&self) -> &ChannelSettings {
         &self.settings
     }

@@ -12,58 +12,60 @@ use crate::hook::DEFAULT_PROXY;
 use crate::setting::ValueKind;
 
 settings! {
-    /// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched
-    /// on.
+    /// The options of the channels of one namespace, and the permissions of clients. Everything is off by default.
     pub struct ChannelOptions {
-        /// Keep who is in the channel; answer `presence` and `presence_stats`.
+        /// Keep track of the clients in the channel, and answer `presence` and `presence_stats`.
         key presence: bool = false;
-        /// Send join and leave events to the subscribers who asked for them.
+        /// Send join and leave events to the subscribers that asked for them.
         key join_leave: bool = false;
-        /// The backend is asked before a client subscribes without a token. It alone decides then.
+        /// A backend is asked before a client subscribes without a token. The backend alone decides.
         key subscribe_proxy_enabled: bool = false;
         /// The name of that backend: `default` is `channel.proxy.subscribe`, others are in `proxies`.
         key subscribe_proxy_name: String = DEFAULT_PROXY;
-        /// The backend is asked before a client publishes. It alone decides then.
+        /// A backend is asked before a client publishes. The backend alone decides.
         key publish_proxy_enabled: bool = false;
         /// The name of that backend: `default` is `channel.proxy.publish`, others are in `proxies`.
         key publish_proxy_name: String = DEFAULT_PROXY;
-        /// The backend is asked when a subscription expires, instead of the client.
+        /// When a subscription expires, the node asks a backend, not the client, whether it may continue.
         key sub_refresh_proxy_enabled: bool = false;
         /// The name of that backend: `default` is `channel.proxy.sub_refresh`, others are in `proxies`.
         key sub_refresh_proxy_name: String = DEFAULT_PROXY;
         /// Send join and leave events to every subscriber.
         key force_push_join_leave: bool = false;
-        /// Publications kept. History is on when this and `history_ttl` are both above zero.
+        /// How many publications a channel keeps. History is on when this and `history_ttl` are both above zero.
         key history_size: usize = 0, ValueKind::Integer(0, 100_000);
         /// How long a publication is kept.
         key history_ttl: Duration = Duration::ZERO;
-        /// How long offset and epoch outlive the channel's last use; 0 is `channel.history_meta_ttl`.
+        /// How long offset and epoch are kept after the channel's last use; 0 = as long as `channel.history_meta_ttl`
+        /// says.
         key history_meta_ttl: Duration = Duration::ZERO;
-        /// Publications are on disk before they are acknowledged, and there after a crash: `store.primary`. Needs
+        /// Publications are written to disk (`store.primary`) before they are acknowledged, and survive a crash. Needs
         /// `history_size` and `history_ttl`.
         own durable: bool = false;
         /// The format of publications: `json` is any JSON value, `json_object` an object, `binary` any bytes.
         key publication_data_format: DataFormat = DataFormat::Json;
-        /// Clients that speak JSON may subscribe to `binary` publications too, which they get as `{"$b64": "AAEC"}`.
+        /// Clients that speak JSON may subscribe to `binary` publications too. They get them as `{"$b64": "AAEC"}`.
         own binary_as_base64: bool = false;
-        /// What subscribers may react with: up to 32 options of up to 64 bytes, counted for all of them together.
+        /// The options that subscribers may react with: up to 32 options of up to 64 bytes. Reactions are counted over
+        /// all subscribers.
         own reactions: Vec<String> = &[];
-        /// Reactions a second of one connection; a burst of five seconds' worth may come at once.
+        /// How many reactions one connection may send in a second. The reactions of five seconds may come at once.
         own reactions_rate: u32 = 20, ValueKind::Integer(1, 1_000_000);
-        /// The totals of reactions are in `store.primary` each second, and there after a crash.
+        /// The totals of reactions are written to `store.primary` each second, and survive a crash.
         own reactions_durable: bool = false;
-        /// What happens to a subscriber that reads too slowly: `disconnect` ends its connection when its queue is full
-        /// (`client.queue_max_size`), `drop_oldest` drops publications that wait for it, the oldest ones first. Not
-        /// together with recovery, positioning, deltas and reactions.
+        /// What happens to a subscriber that reads too slowly. `disconnect` ends its connection when its queue is full
+        /// (`client.queue_max_size`). `drop_oldest` drops the oldest publications that wait for it. `drop_oldest`
+        /// cannot be combined with recovery, positioning, deltas or reactions.
         own slow_consumer: SlowConsumer = SlowConsumer::Disconnect;
-        /// With `slow_consumer = "drop_oldest"`: how long a publication may wait for a subscriber; older ones are
-        /// dropped. 0 = until the queue is full.
+        /// With `slow_consumer = "drop_oldest"`: how long a publication may wait for a subscriber before it is dropped.
+        /// 0 = until the queue is full.
         own max_age: Duration = Duration::ZERO;
-        /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the one before.
+        /// Delta formats that subscribers may ask for: `fossil`. They get publications as changes to the previous one.
         key allowed_delta_types: Vec<String> = &[];
-        /// Subscribers may ask for publications with certain tags only.
+        /// Subscribers may ask to get only publications with certain tags.
         key allow_tags_filter: bool = false;
-        /// Every subscription is told its position, and a gap is never hidden.
+        /// Every subscription gets its position. If a publication is missing, the subscription ends with 2500, and the
+        /// client subscribes again.
         key force_positioning: bool = false;
         /// A client may ask for the position of its subscription.
         key allow_positioning: bool = false;
@@ -71,36 +73,36 @@ settings! {
         key force_recovery: bool = false;
         /// A client may ask for a subscription that can be recovered.
         key allow_recovery: bool = false;
-        /// `stream` gives all that was missed, `cache` the latest publication only.
+        /// `stream` recovers all missed publications, `cache` only the latest one.
         key force_recovery_mode: RecoveryMode = RecoveryMode::Stream;
         /// Clients with a user may subscribe without a subscription token.
         key allow_subscribe_for_client: bool = false;
-        /// Anonymous clients may subscribe too; this does nothing without `allow_subscribe_for_client`.
+        /// Anonymous clients may subscribe too. Has no effect without `allow_subscribe_for_client`.
         key allow_subscribe_for_anonymous: bool = false;
         /// Clients with a user may publish.
         key allow_publish_for_client: bool = false;
         /// Subscribers may publish.
         key allow_publish_for_subscriber: bool = false;
-        /// Anonymous clients may publish too; this does nothing without `allow_publish_for_client` or
+        /// Anonymous clients may publish too. Has no effect without `allow_publish_for_client` or
         /// `allow_publish_for_subscriber`.
         key allow_publish_for_anonymous: bool = false;
         /// Clients with a user may read the history.
         key allow_history_for_client: bool = false;
         /// Subscribers may read the history.
         key allow_history_for_subscriber: bool = false;
-        /// Anonymous clients may read the history too; this does nothing without `allow_history_for_client` or
+        /// Anonymous clients may read the history too. Has no effect without `allow_history_for_client` or
         /// `allow_history_for_subscriber`.
         key allow_history_for_anonymous: bool = false;
-        /// Clients with a user may ask for presence.
+        /// Clients with a user may read presence.
         key allow_presence_for_client: bool = false;
-        /// Subscribers may ask for presence.
+        /// Subscribers may read presence.
         key allow_presence_for_subscriber: bool = false;
-        /// Anonymous clients may ask for presence too; this does nothing without `allow_presence_for_client` or
+        /// Anonymous clients may read presence too. Has no effect without `allow_presence_for_client` or
         /// `allow_presence_for_subscriber`.
         key allow_presence_for_anonymous: bool = false;
-        /// Channels named `…#user1,user2` are open to exactly those users.
+        /// Channels named `…#user1,user2` are open to exactly these users.
         key allow_user_limited_channels: bool = false;
-        /// The part of the name behind the namespace must match; empty is any.
+        /// The part of the name after the namespace must match this expression; empty = any name.
         key channel_regex: Option<Regex> = None;
     }
 }
@@ -111,12 +113,12 @@ impl ChannelOptions {
         self.history_size > 0 && !self.history_ttl.is_zero()
     }
 
-    /// Whether subscriptions can have positions. Where publications are dropped, these would only show gaps.
+    /// Whether subscriptions can have positions. If publications are dropped, positions would only show gaps.
     pub fn has_positions(&self) -> bool {
         self.has_history() && self.slow_consumer != SlowConsumer::DropOldest
     }
 
-    /// Whether a client with this encoding can be given the publications.
+    /// Whether a client with this encoding can receive the publications.
     pub fn is_readable_by(&self, encoding: Encoding) -> bool {
         self.publication_data_format != DataFormat::Binary || self.binary_as_base64 || encoding == Encoding::Protobuf
     }
@@ -129,7 +131,8 @@ impl ChannelOptions {
         is_dropping.then_some(if self.max_age.is_zero() { u64::MAX } else { age_us })
     }
 
-    /// Whether reactions can be published in the channel: they are JSON, and their last totals must reach everybody.
+    /// Whether reactions can be published in the channel: they are JSON, and their last totals must reach all
+    /// subscribers.
     pub fn can_have_reactions(&self) -> bool {
         self.publication_data_format != DataFormat::Binary && self.slow_consumer != SlowConsumer::DropOldest
     }
@@ -147,20 +150,20 @@ impl ChannelOptions {
 /// What a returning client recovers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RecoveryMode {
-    /// Every publication that it missed, in order, or a reply that says that it is not recovered.
+    /// Every missed publication, in order, or a reply that says that the subscription is not recovered.
     #[default]
     Stream,
-    /// The latest publication.
+    /// Only the latest publication.
     Cache,
 }
 
 /// What happens to a subscriber that reads too slowly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlowConsumer {
-    /// Its connection ends.
+    /// The connection of the subscriber ends.
     #[default]
     Disconnect,
-    /// Publications that wait for it are dropped, the oldest ones first.
+    /// The oldest publications that wait for the subscriber are dropped.
     DropOldest,
 }
 

@@ -28,16 +28,16 @@ impl SettingValue for Option<Regex> {
     }
 }
 
-/// The last line of an expression's fault, which is the reason.
+/// The last line of an expression's error text, which is the reason.
 fn reason(error: &str) -> &str {
     let last = error.lines().last().unwrap_or_default().trim();
     last.strip_prefix("error: ").unwrap_or(last)
 }
 
-/// The expression, with the meaning that it has in Go.
+/// Compiles an expression with the meaning that it has in Go.
 ///
 /// # Errors
-/// When it is not valid, or has a meaning in Go that is not supported here.
+/// The expression is not valid, or has a meaning in Go that is not supported here.
 fn compile(text: &str) -> Result<Regex, regex::Error> {
     Regex::new(&of_go(text).map_err(regex::Error::Syntax)?)
 }
@@ -46,7 +46,7 @@ fn compile(text: &str) -> Result<Regex, regex::Error> {
 mod tests {
     use super::*;
 
-    /// Names of channels, behind the namespace.
+    /// The parts of channel names after the namespace.
     const NAMES: [&str; 20] = [
         "42",
         "\u{663}\u{664}",
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn an_expression_admits_the_names_that_it_admits_in_go() {
-        // What `regexp.MatchString` of Go 1.26 says of each of these names: x = it matches the name.
+        // The results of Go 1.26's `regexp.MatchString` for each of these names: x = the expression matches the name.
         for (expression, expected) in [
             (r"^\d+$", "x..................."),
             (r"^\D+$", ".x.xxxxxxxxxxxxxxxxx"),

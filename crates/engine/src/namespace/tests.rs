@@ -83,7 +83,7 @@ fn without_a_separator_a_channel_is_of_one_user() {
     }
 }
 
-/// A channel, its namespace, whether it is private, and whether the user 7 is one of its own.
+/// A channel, its namespace, whether it is private, and whether user 7 is one of its users.
 type Name = (&'static str, &'static str, bool, Option<bool>);
 
 #[test]
@@ -158,7 +158,8 @@ fn what_a_namespace_leaves_open_is_the_common_setting() {
     });
     let ttl = |channel: &str| namespaces.resolve(channel).map(|options| options.history_meta_ttl);
     assert_eq!((ttl("own:a"), ttl("common:a"), ttl("a")), (Ok(Duration::from_secs(5)), Ok(hour), Ok(hour)));
-    // Changes of a registry's scope have a namespace, unless the operator has given it options.
+    // The channels with changes of registry scopes have a namespace of their own, unless the operator has configured
+    // it.
     assert_eq!(ttl("$registry:devices"), Ok(hour));
     let registry = namespace("registry", ChannelOptions { presence: true, ..Default::default() });
     let given = Namespaces::new(ChannelSettings { namespaces: vec![registry], ..Default::default() });

@@ -1,4 +1,5 @@
-//! Whether a node has room for one channel more with reactions: shards ask before they accept the first one.
+//! Whether a node has room for one more channel with reactions. Shards check this before they accept its first
+//! reaction.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,11 +7,11 @@ use std::sync::{PoisonError, RwLock};
 
 use touchline_protocol::stream::ChannelName;
 
-/// What shards may accept.
+/// The channels in which shards may accept reactions.
 #[derive(Debug, Default)]
 pub struct ReactionAdmission {
     is_full: AtomicBool,
-    /// The channels that there is room for, while the node is full.
+    /// The channels that the node has room for while it is full.
     known: RwLock<BTreeSet<ChannelName>>,
 }
 
@@ -20,13 +21,13 @@ impl ReactionAdmission {
         !self.is_full.load(Relaxed) || self.known.read().unwrap_or_else(PoisonError::into_inner).contains(channel)
     }
 
-    /// The node has room for these channels alone.
+    /// Notes that the node is full and has room only for these channels.
     pub fn fill(&self, known: impl IntoIterator<Item = ChannelName>) {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known.into_iter().collect();
         self.is_full.store(true, Relaxed);
     }
 
-    /// The node has room again.
+    /// Notes that the node has room again.
     pub fn open(&self) {
         if self.is_full.swap(false, Relaxed) {
             *self.known.write().unwrap_or_else(PoisonError::into_inner) = BTreeSet::new();

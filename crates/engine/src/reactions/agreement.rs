@@ -1,4 +1,4 @@
-//! How books come to know the same: what a book tells, asks for and answers, and how it finds what was lost.
+//! How the books of nodes reach the same knowledge: what a book sends, asks for and answers, and how it detects losses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::link::{Knowledge, LinkBody, LinkMessage, deltas};
 use super::records::Contributor;
 use super::totals::ChannelTotals;
 
-/// Comparisons that are left out at most before a book asks again for what an answer has not changed.
+/// The greatest number of comparisons that are skipped before a book asks again, if the last answer changed nothing.
 const PATIENCE_MAX: u32 = 12;
-/// Doubts that are remembered.
+/// The greatest number of doubts that are remembered.
 const DOUBTS_MAX: usize = 65_536;
 
 impl ReactionBook {
-    /// Tells the other nodes what this one has changed since the last tick.
+    /// Sends the other nodes what this node has changed since the last tick.
     pub(super) fn tell_changes(&mut self) {
         if self.changed.is_empty() {
             return;
@@ -38,10 +38,10 @@ impl ReactionBook {
         }
     }
 
-    /// Tells a node all that a contributor has changed behind `since`.
+    /// Sends a node everything that a contributor has changed after `since`.
     pub(super) fn answer(&mut self, to: &Arc<str>, of: &Contributor, since: u64) {
         let seen = if *of == self.me { self.head } else { self.seen.get(of).copied().unwrap_or_default() };
-        // What the database has told is not seen by messages.
+        // `seen` does not cover what the database has restored, because no message brought it.
         let upto = self.channels.values().filter_map(|totals| totals.version(of)).max().unwrap_or_default().max(seen);
         if upto <= since {
             return;
@@ -84,7 +84,7 @@ impl ReactionBook {
         }
         for (channel, totals) in &self.channels {
             for (contributor, version, digest) in totals.digests(channel) {
-                // Those that the database has told are not seen by messages.
+                // `seen` does not cover those that the database has restored, because no message brought them.
                 let known = known.entry(contributor.clone()).or_default();
                 known.version = known.version.max(version);
                 known.digest ^= digest;
@@ -93,13 +93,14 @@ impl ReactionBook {
         known
     }
 
-    /// Asks another node for what it knows otherwise. What it says of itself is conclusive: what it has told before has
-    /// arrived before. What it says of others may be on its way: so this node asks only if it knew the same when it was
-    /// told so before. An answer that has changed nothing is asked for more and more rarely.
+    /// Asks another node for what it knows differently. What it says about itself is conclusive, because its earlier
+    /// messages have already arrived. What it says about other contributors may still be on its way. So this node asks
+    /// only if it knew the same at the previous comparison. If an answer has changed nothing, this node asks more and
+    /// more rarely.
     pub(super) fn compare_with(&mut self, from: &Arc<str>, theirs: BTreeMap<Contributor, Knowledge>) {
         let own = self.knowledge();
         if self.doubted.len() > DOUBTS_MAX {
-            // Most are of nodes that are gone.
+            // Most of them concern nodes that are gone.
             self.doubted.clear();
         }
         let mut wanted = Vec::new();

@@ -1,4 +1,4 @@
-//! What a shard counts between two tellings: reactions of its clients, and those that were refused.
+//! What a shard counts between two reports: reactions of its clients, and messages that were refused.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::namespace::Namespaces;
 /// Why a reaction is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReactionRefusal {
-    /// It cannot be read, or its option is not one of those that are open.
+    /// The message cannot be read, or its option is not open.
     Invalid,
     /// The client is not subscribed to the channel.
     NotSubscribed,
@@ -23,12 +23,12 @@ pub enum ReactionRefusal {
     Closed,
     /// The connection has reacted too often.
     Rate,
-    /// The shard has no room for one channel more.
+    /// The shard has no room for one more channel.
     Limit,
 }
 
 impl ReactionRefusal {
-    /// Every reason and its name in metrics.
+    /// All reasons with their names in metrics.
     pub const ALL: [(ReactionRefusal, &'static str); 6] = [
         (ReactionRefusal::Invalid, "invalid"),
         (ReactionRefusal::NotSubscribed, "not_subscribed"),
@@ -39,32 +39,32 @@ impl ReactionRefusal {
     ];
 }
 
-/// Messages that were refused, by reason, in the order of [`ReactionRefusal::ALL`].
+/// The numbers of refused messages by reason, in the order of [`ReactionRefusal::ALL`].
 pub type ReactionRefusals = [u64; ReactionRefusal::ALL.len()];
 
-/// What a shard knows of a round.
+/// The progress of a round, as a shard knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoundProgress {
-    /// It has begun: clients may react in it from now on.
+    /// The round has begun: clients may react in it from now on.
     Begun,
-    /// It goes on.
+    /// The round has neither begun nor ended; it continues.
     Counting,
-    /// It is closed, and the shard counts nothing of it behind this.
+    /// The round is closed. The shard counts nothing more in it after this.
     Ended,
 }
 
-/// What a shard has counted in one round of one channel.
+/// The reactions that a shard has counted in one round of one channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedReactions {
-    /// The channel.
+    /// The channel of the reactions.
     pub channel: ChannelName,
-    /// The round in which they were accepted.
+    /// The round in which the reactions were accepted.
     pub round: RoundId,
     /// The options of the round.
     pub options: Arc<[Box<str>]>,
-    /// How many of each option, in their order.
+    /// The number of reactions for each option, in the order of the options.
     pub counts: Box<[u64]>,
-    /// What the shard knows of the round.
+    /// The progress of the round, as the shard knows it.
     pub progress: RoundProgress,
 }
 
@@ -79,27 +79,27 @@ struct ChannelCounting {
 #[derive(Debug)]
 pub struct ReactionBoard {
     namespaces: Arc<Namespaces>,
-    /// What was opened or closed otherwise than by the namespace.
+    /// What was opened or closed in channels by other means than the namespace.
     told: HashMap<ChannelName, Arc<OpenReactions>, FoldState>,
-    /// What the namespaces open, by namespace.
+    /// What the namespaces open, by name of the namespace.
     standing: HashMap<Box<str>, Arc<OpenReactions>, FoldState>,
     counting: HashMap<ChannelName, ChannelCounting, FoldState>,
-    /// Channels in `counting` at most.
+    /// The greatest number of channels in `counting`.
     limit: usize,
-    /// Whether the node has room for one channel more.
+    /// Whether the node has room for one more channel.
     admission: Arc<ReactionAdmission>,
     refusals: ReactionRefusals,
     accepted: u64,
 }
 
 impl ReactionBoard {
-    /// An empty board. `limit`: channels that are counted between two calls of [`ReactionBoard::take`]. `seed`: of the
-    /// hashes of channels, which clients choose.
+    /// An empty board. `limit`: the greatest number of channels that are counted between two calls of
+    /// [`ReactionBoard::take`]. `seed`: the seed for hashes of channels, which clients choose.
     pub fn new(namespaces: Arc<Namespaces>, limit: usize, seed: HashSeed) -> Self {
         Self::with_admission(namespaces, limit, Arc::default(), seed)
     }
 
-    /// The same on a node whose shards share its room.
+    /// The same on a node whose shards share its room for channels.
     pub fn with_admission(
         namespaces: Arc<Namespaces>,
         limit: usize,
@@ -119,14 +119,14 @@ impl ReactionBoard {
         }
     }
 
-    /// From now on these namespaces say what is open. What was counted before stays in its round.
+    /// Replaces the namespaces that say what is open. What was counted before stays in its round.
     pub fn set_namespaces(&mut self, namespaces: Arc<Namespaces>) {
         self.namespaces = namespaces;
         self.standing.clear();
     }
 
-    /// What is open in a channel from now on; `None` = what its namespace says. What was counted before stays in its
-    /// round, and goes to `counted`, behind it that the round has begun or ended here.
+    /// Sets what is open in a channel from now on; `None` = what its namespace says. What was counted before stays in
+    /// its round and is added to `counted`, followed by the news that the round has begun or ended here.
     pub fn set_open(&mut self, channel: ChannelName, open: Option<OpenReactions>, counted: &mut Vec<CountedReactions>) {
         if let Some((name, counting)) = self.counting.remove_entry(&channel) {
             counted.extend(counting.finish(name));
@@ -142,7 +142,7 @@ impl ReactionBoard {
         }
     }
 
-    /// What is open in a channel.
+    /// Returns what is open in a channel.
     ///
     /// # Errors
     /// [`ReactionRefusal::NotOpen`], [`ReactionRefusal::Closed`].
@@ -177,10 +177,10 @@ impl ReactionBoard {
         Ok(standing)
     }
 
-    /// Counts `n` reactions with the option of this number, which must be one of those that are open.
+    /// Counts `n` reactions for the option with this index, which must be open.
     ///
     /// # Errors
-    /// [`ReactionRefusal::Limit`]: too many channels are counted.
+    /// [`ReactionRefusal::Limit`]: too many channels are counted already.
     pub fn add(
         &mut self,
         channel: &ChannelName,
@@ -202,7 +202,7 @@ impl ReactionBoard {
         Ok(())
     }
 
-    /// Notes that a message was refused.
+    /// Counts a message that was refused.
     pub fn refuse(&mut self, why: ReactionRefusal) {
         self.refusals[why as usize] += 1;
     }
@@ -212,12 +212,12 @@ impl ReactionBoard {
         self.accepted > 0 || self.refusals.iter().any(|count| *count > 0)
     }
 
-    /// What was counted since the last call.
+    /// Removes and returns what was counted since the last call.
     pub fn take(&mut self) -> Vec<CountedReactions> {
         self.counting.drain().filter_map(|(channel, counting)| counting.finish(channel)).collect()
     }
 
-    /// How many reactions were accepted, and messages refused, since the last call.
+    /// The number of accepted reactions, and of refused messages, since the last call.
     pub fn take_figures(&mut self) -> (u64, ReactionRefusals) {
         (std::mem::take(&mut self.accepted), std::mem::take(&mut self.refusals))
     }

@@ -1,9 +1,9 @@
-//! The totals of a node: what it has counted, and what it knows of other nodes.
+//! The totals of a node: what it has counted, and what it knows about other nodes.
 //!
-//! A contributor numbers its changes. Each tick a book tells the others what it has changed since the last one, from
-//! which change to which, so a book that has missed some asks for them. Every few seconds books compare hashes of what
-//! they know of each contributor; where these differ, a book asks for all, and any other that knows the contributor can
-//! answer. So what was lost is found, and what a dead node has told to anybody stays.
+//! A contributor numbers its changes. In each tick, a book sends the others what it has changed since the last tick,
+//! with the first and the last change. So a book that has missed some asks for them. Every few seconds, books compare
+//! hashes of what they know of each contributor. Where these differ, a book asks for everything; any book that knows
+//! the contributor can answer. So losses are found, and what a dead node has sent to any other node is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,102 +20,102 @@ use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
 use super::totals::ChannelTotals;
 
-/// Shards know a little later that the node is full, and what they have accepted counts.
+/// Shards learn a little later that the node is full. What they have accepted until then still counts.
 const ACCEPTED_BEYOND: usize = 4;
-/// How often a book compares what it knows with others, milliseconds.
+/// How often a book compares its knowledge with others, milliseconds.
 const COMPARE_MS: u64 = 5_000;
-/// How often it is looked whether a closed channel can be published for the last time, milliseconds.
+/// How often to check whether a closed channel can be published for the last time, milliseconds.
 const FINISH_STEP_MS: u64 = 50;
-/// A node forgets what it has counted itself so much later than others do, so that it does not begin at zero where
-/// somebody still knows more, milliseconds.
+/// How much later than the others a node forgets what it has counted itself, milliseconds. So it does not begin at zero
+/// while another node still knows more.
 const FORGET_AFTER_OTHERS_MS: u64 = 60_000;
-/// Contributors of a channel, dead ones included.
+/// The greatest number of contributors of a channel, including dead ones.
 const CONTRIBUTORS_MAX: usize = 4_096;
 
 /// The limits of a book.
 #[derive(Debug, Clone, Copy)]
 pub struct ReactionLimits {
-    /// Channels that it holds: beyond, nothing is opened, and what other nodes tell is dropped. What shards have
-    /// accepted before they knew that is counted, up to four times as many.
+    /// The greatest number of channels in the book. Beyond it, nothing is opened, and what other nodes send is dropped.
+    /// What shards accepted before they knew that is counted, up to four times as many channels.
     pub channels: usize,
-    /// A channel is forgotten when nothing has changed in it for so long, milliseconds.
+    /// A channel is forgotten when nothing has changed in it for this long, milliseconds.
     pub ttl_ms: u64,
-    /// The shortest time between two tellings, milliseconds; at least 1.
+    /// The shortest time between two reports to other nodes, milliseconds; at least 1.
     pub tick_ms: u64,
 }
 
-/// Why reactions are not opened, counted, read or closed.
+/// Why reactions cannot be opened, counted, read or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReactionFault {
-    /// The book holds as many channels as it may, or the channel has as many options.
+    /// The book has reached its limit of channels, or the channel its limit of options.
     LimitExceeded,
-    /// Nothing is open there.
+    /// No reactions are open in the channel.
     NotOpen,
-    /// They are closed.
+    /// The reactions of the channel are closed.
     Closed,
-    /// It is not one of the options.
+    /// The option is not one of the open options.
     UnknownOption,
     /// Another round has begun meanwhile.
     Replaced,
-    /// The database has not kept it in time.
+    /// The database did not store it in time.
     NotKept,
-    /// Too many requests wait.
+    /// Too many requests are waiting.
     Busy,
 }
 
-/// What a book wants done.
+/// An action that a book asks its host to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BookOutput {
-    /// Send this to the book of a node; `None` = of all others.
+    /// Send this message to the book of a node; `None` = of all other nodes.
     Send(Option<Arc<str>>, Bytes),
-    /// The state of this channel has changed: show it to those who subscribe from now on, and if totals have changed
-    /// (the flag) to all subscribers.
+    /// The state of this channel has changed. Show it to clients that subscribe from now on, and also to all
+    /// subscribers if totals have changed (the flag).
     Show(ChannelName, bool),
-    /// Tell the shards what is open in this channel. When all know a round that has begun, [`ReactionBook::begun`];
-    /// when all have counted what came before its end, [`ReactionBook::complete`].
+    /// Notify the shards of what is open in this channel. Call [`ReactionBook::begun`] when all shards know a round
+    /// that has begun, and [`ReactionBook::complete`] when all shards have counted what came before the round's end.
     Announce(ChannelName),
-    /// This channel was closed at this time, Unix milliseconds. When the nodes have counted all
-    /// ([`ReactionBook::is_complete_at`]), publish it for the last time, if it is this node's turn
-    /// ([`super::finish_turn`]). It comes until that is done.
+    /// This channel was closed at this time, Unix milliseconds. When the nodes have counted everything
+    /// ([`ReactionBook::is_complete_at`]), publish it for the last time if it is this node's turn
+    /// ([`super::finish_turn`]). The output is repeated until that is done.
     Finish(ChannelName, u64),
 }
 
-/// The totals that a node knows.
+/// The totals of all channels that a node knows.
 #[derive(Debug)]
 pub struct ReactionBook {
     pub(super) node: Arc<str>,
     pub(super) me: Contributor,
-    /// The number of this node's last change that was told.
+    /// The number of this node's last change that was sent to other nodes.
     pub(super) head: u64,
     pub(super) channels: IndexMap<ChannelName, ChannelTotals, SipState>,
     /// The last change of each other contributor that this node has seen.
     pub(super) seen: BTreeMap<Contributor, u64>,
-    /// Channels in which this node has changed something since the last tick.
+    /// The channels in which this node has changed something since the last tick.
     pub(super) changed: IndexSet<ChannelName, SipState>,
-    /// Channels whose state has changed since they were last shown, and whether their totals have.
+    /// The channels whose state has changed since they were last shown, and whether their totals have changed.
     shown_next: IndexMap<ChannelName, bool, SipState>,
-    /// When channels close by themselves.
+    /// When channels close automatically, Unix milliseconds.
     closings: BTreeSet<(u64, ChannelName)>,
-    /// Channels that are closed and not known to be published.
+    /// The channels that are closed and not known to be published for the last time.
     unfinished: BTreeSet<ChannelName>,
-    /// Nodes and contributors that they know otherwise, with what this node knew when it last noticed that.
+    /// Nodes and contributors that they know differently, with what this node knew when it last noticed that.
     pub(super) doubted: BTreeMap<(Arc<str>, Contributor), Doubt>,
-    /// Contributors that were asked for since the last tick.
+    /// The contributors that were asked for since the last tick.
     pub(super) asked: BTreeSet<Contributor>,
-    /// Something is to be told before the next tick.
+    /// Whether something has to be sent before the next tick.
     is_urgent: bool,
     limits: ReactionLimits,
     next_tick_ms: u64,
     finish_at_ms: u64,
     compare_at_ms: u64,
     forget_at_ms: u64,
-    /// Records of other nodes for which there was no room.
+    /// The number of other nodes' records that were dropped for lack of room.
     dropped: u64,
     pub(super) outputs: Vec<BookOutput>,
 }
 
 impl ReactionBook {
-    /// An empty book. `incarnation`: a number that no earlier process of this node had. `seed`: of the hashes of
+    /// An empty book. `incarnation`: a number that no earlier process of this node had. `seed`: the seed for hashes of
     /// channels, which clients choose.
     pub fn new(node: &str, incarnation: u64, limits: ReactionLimits, seed: HashSeed, now_ms: u64) -> Self {
         let hasher = seed.sip();
@@ -142,41 +142,41 @@ impl ReactionBook {
         }
     }
 
-    /// This incarnation of the node.
+    /// This incarnation of the node, as a contributor.
     pub fn contributor(&self) -> &Contributor {
         &self.me
     }
 
-    /// Channels that it holds.
+    /// The number of channels in the book.
     pub fn len(&self) -> usize {
         self.channels.len()
     }
 
-    /// The channels that it holds, if there is room for no other one; `None` = there is.
+    /// The channels in the book, if there is no room for another one; `None` = there is room.
     pub fn full(&self) -> Option<impl Iterator<Item = &ChannelName>> {
         (self.channels.len() >= self.limits.channels).then(|| self.channels.keys())
     }
 
-    /// Whether it holds none.
+    /// Whether the book has no channel.
     pub fn is_empty(&self) -> bool {
         self.channels.is_empty()
     }
 
-    /// Records of other nodes for which there was no room.
+    /// The number of other nodes' records that were dropped for lack of room.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// What is to be done since the last call.
+    /// Removes and returns what the host has to do since the last call.
     pub fn outputs(&mut self) -> std::vec::Drain<'_, BookOutput> {
         self.outputs.drain(..)
     }
 
-    /// Counts reactions of this node's clients. What was accepted in another round than the present one is too late:
-    /// [`ReactionFault::NotOpen`].
+    /// Counts reactions of this node's clients. Reactions that were accepted in another round than the present one are
+    /// too late: [`ReactionFault::NotOpen`].
     ///
     /// # Errors
-    /// [`ReactionFault`]. Nothing is counted then.
+    /// [`ReactionFault`]. In this case nothing is counted.
     pub fn add(
         &mut self,
         channel: &ChannelName,
@@ -200,7 +200,7 @@ impl ReactionBook {
         Ok(())
     }
 
-    /// Opens a channel anew, unless the same is open already. Returns when it was opened, Unix milliseconds.
+    /// Opens a new round in a channel, unless the same is already open. Returns when it was opened, Unix milliseconds.
     ///
     /// # Errors
     /// [`ReactionFault::LimitExceeded`].
@@ -223,16 +223,16 @@ impl ReactionBook {
         totals.note_change(&me, 0, now_ms);
         self.tell_soon(channel);
         self.shown_next.insert(channel.clone(), true);
-        // Who subscribes before the next tick is not shown the round that is over.
+        // A client that subscribes before the next tick must not see the round that is over.
         self.outputs.push(BookOutput::Show(channel.clone(), false));
         self.note_round(channel);
         Ok(opened_ms)
     }
 
-    /// Closes a channel, also one that its namespace has opened. Returns whether it was open.
+    /// Closes a channel, even if its namespace has opened it. Returns whether it was open.
     ///
     /// # Errors
-    /// [`ReactionFault`]. `is_standing`: the namespace has reactions.
+    /// [`ReactionFault`]. `is_standing`: whether the namespace has reactions.
     pub fn close(&mut self, channel: &ChannelName, is_standing: bool, now_ms: u64) -> Result<bool, ReactionFault> {
         if !is_standing && !self.channels.contains_key(channel) {
             return Err(ReactionFault::NotOpen);
@@ -252,19 +252,19 @@ impl ReactionBook {
         Ok(true)
     }
 
-    /// The clients of this node may react in a round. By this the others know that the node has heard of it.
+    /// Notes that this node's clients may react in a round. So the other nodes learn that this node knows the round.
     pub fn begun(&mut self, channel: &ChannelName, round: &RoundId) {
         let me = self.me.clone();
         if let Some(totals) = self.channels.get_mut(channel).filter(|it| it.closed_ms == 0 && it.round() == *round)
             && totals.note_begun(&me)
         {
-            // It uses nothing.
+            // The change uses no time of the channel.
             totals.note_change(&me, 0, 0);
             self.tell_soon(channel);
         }
     }
 
-    /// This node has counted all that its clients have sent in a round before it was closed.
+    /// Notes that this node has counted everything that its clients sent in a round before it was closed.
     pub fn complete(&mut self, channel: &ChannelName, round: &RoundId) {
         let me = self.me.clone();
         if let Some(totals) = self.channels.get_mut(channel).filter(|it| it.closed_ms > 0 && it.round() == *round)
@@ -279,17 +279,17 @@ impl ReactionBook {
         self.channels.get(channel).is_some_and(|totals| totals.is_known_by(nodes.into_iter()))
     }
 
-    /// Whether these nodes have counted all that came before a channel was closed, and this one knows it.
+    /// Whether these nodes have counted everything that came before a channel was closed, and this node knows that.
     pub fn is_complete_at<'n>(&self, channel: &str, nodes: impl IntoIterator<Item = &'n str>) -> bool {
         self.channels.get(channel).is_some_and(|totals| totals.is_complete_at(nodes.into_iter()))
     }
 
-    /// Whether a channel is closed, and not known to be published for the last time.
+    /// Whether a channel is closed and not known to be published for the last time.
     pub fn is_finishing(&self, channel: &str) -> bool {
         self.unfinished.contains(channel)
     }
 
-    /// The closing publication of a channel is out.
+    /// Notes that the closing publication of a channel was published.
     pub fn finished(&mut self, channel: &ChannelName, now_ms: u64) {
         let me = self.me.clone();
         if let Some(totals) = self.channels.get_mut(channel)
@@ -303,12 +303,12 @@ impl ReactionBook {
         self.unfinished.remove(channel);
     }
 
-    /// What is known of a channel; `None` = nothing. `standing`: the options of its namespace.
+    /// The state of a channel; `None` = nothing is known about it. `standing`: the options of its namespace.
     pub fn state(&self, channel: &str, standing: &[String]) -> Option<ReactionState> {
         self.channels.get(channel).map(|totals| totals.state(standing))
     }
 
-    /// The round of a channel and whether its closing publication is out; `None` = nothing is known of it.
+    /// The round of a channel, and whether its closing publication was published; `None` = the channel is unknown.
     pub fn round(&self, channel: &str) -> Option<(RoundId, bool)> {
         self.channels.get(channel).map(|totals| (totals.round(), totals.is_published))
     }
@@ -318,8 +318,8 @@ impl ReactionBook {
         self.channels.get(channel).filter(|totals| totals.closed_ms == 0)?.opening.as_ref()
     }
 
-    /// What a shard needs of a channel; `None` = what the namespace says. `standing`: the options and the rate of the
-    /// namespace, which a channel has that was closed and not opened.
+    /// What a shard needs to know about a channel; `None` = what the namespace says. `standing`: the options and the
+    /// rate of the namespace. A channel that was closed without having been opened has these.
     pub fn open_reactions(&self, channel: &str, standing: (&[String], u32)) -> Option<OpenReactions> {
         let totals = self.channels.get(channel)?;
         let is_closed = totals.closed_ms > 0;
@@ -342,12 +342,12 @@ impl ReactionBook {
         }
     }
 
-    /// This node takes part in the cluster from now on: it asks the others what they know.
+    /// Notes that this node now takes part in the cluster. It asks the others what they know.
     pub fn joined(&mut self) {
         self.compare(true);
     }
 
-    /// When [`ReactionBook::tick`] has something to do, Unix milliseconds; `None` = not before something happens.
+    /// When [`ReactionBook::tick`] next has something to do, Unix milliseconds; `None` = not until something happens.
     pub fn due_ms(&self) -> Option<u64> {
         if self.is_empty() && self.outputs.is_empty() && self.asked.is_empty() {
             return None;
@@ -363,7 +363,7 @@ impl ReactionBook {
         [tick, finish, closing].into_iter().flatten().chain(slow).min()
     }
 
-    /// Tells and shows what has changed since the last tick, if one is due, and does what its time has come for.
+    /// Sends and shows what has changed since the last tick, if a tick is due, and does everything else that is due.
     pub fn tick(&mut self, now_ms: u64) {
         if now_ms.saturating_add(self.limits.tick_ms) < self.next_tick_ms {
             // The clock was set back.
@@ -387,7 +387,7 @@ impl ReactionBook {
         if now_ms >= self.compare_at_ms || self.compare_at_ms > now_ms.saturating_add(COMPARE_MS) {
             self.compare_at_ms = now_ms.saturating_add(COMPARE_MS);
             if !self.is_empty() {
-                // What is compared has been told.
+                // Changes are sent before knowledge is compared.
                 self.tell_changes();
                 self.compare(false);
             }
@@ -398,15 +398,15 @@ impl ReactionBook {
         }
     }
 
-    /// Tells the other nodes what has changed since the last tick, at once: the node stops.
+    /// Sends the other nodes what has changed since the last tick at once, because the node stops.
     pub fn tell_last(&mut self) {
         self.tell_changes();
     }
 
-    /// Takes a message of another node's book.
+    /// Handles a message of another node's book.
     ///
     /// # Errors
-    /// [`MalformedReactions`]: it cannot be read.
+    /// [`MalformedReactions`]: the message cannot be read.
     pub fn receive(&mut self, message: &[u8], now_ms: u64) -> Result<(), MalformedReactions> {
         let LinkMessage { from, body } = LinkMessage::read(message)?;
         let from: Arc<str> = from.into();
@@ -438,28 +438,28 @@ impl ReactionBook {
         Ok(())
     }
 
-    /// Whether this incarnation of the node has something to say of a channel, for the database.
+    /// Whether this incarnation of the node has a row about a channel for the database.
     pub fn has_row(&self, channel: &str) -> bool {
         self.channels.get(channel).is_some_and(|totals| totals.has_heard(&self.me))
     }
 
-    /// What this incarnation of the node says of a channel, for the database; `None` = nothing.
+    /// The row of this incarnation of the node about a channel, for the database; `None` = there is none.
     pub fn row(&self, channel: &str) -> Option<Vec<u8>> {
         let record = self.channels.get(channel)?.record(channel, &self.me)?;
         serde_json::to_vec(&record).ok()
     }
 
-    /// Takes what the database keeps of a contributor.
+    /// Restores a contributor's row from the database.
     ///
     /// # Errors
-    /// [`MalformedReactions`]: it cannot be read.
+    /// [`MalformedReactions`]: the row cannot be read.
     pub fn restore(&mut self, contributor: &str, row: &[u8], now_ms: u64) -> Result<(), MalformedReactions> {
         let record: ReactionRecord = serde_json::from_slice(row).map_err(|_| MalformedReactions)?;
         self.merge(&Contributor::from(contributor), record, now_ms);
         Ok(())
     }
 
-    /// The totals of a channel, an empty one if there is none.
+    /// The totals of a channel; they are created if there are none.
     fn totals(&mut self, channel: &ChannelName) -> Result<&mut ChannelTotals, ReactionFault> {
         self.totals_within(channel, self.limits.channels)
     }
@@ -474,7 +474,7 @@ impl ReactionBook {
     fn merge(&mut self, of: &Contributor, record: ReactionRecord, now_ms: u64) {
         let over_ms = record.used_until_ms().saturating_add(self.limits.ttl_ms);
         if over_ms < now_ms && !self.channels.contains_key(&*record.channel) {
-            // It is forgotten here, and will be where it came from.
+            // The channel is forgotten here, and will be forgotten where the record came from.
             return;
         }
         let channel = ChannelName::from(&*record.channel);
@@ -489,7 +489,7 @@ impl ReactionBook {
         let effect = totals.merge(of, record);
         let (is_closed, is_published) = (totals.closed_ms > 0, totals.is_published);
         if effect.is_shown && is_closed {
-            // Nothing of it is news any more, and who comes between the end and the closing publication sees the rest.
+            // Nothing of it is news any more. Clients that subscribe before the closing publication see the rest.
             self.outputs.push(BookOutput::Show(channel.clone(), false));
         } else if effect.is_shown {
             self.shown_next.insert(channel.clone(), true);
@@ -502,13 +502,13 @@ impl ReactionBook {
         }
     }
 
-    /// Tells the other nodes of a channel before the next tick.
+    /// Sends a channel to the other nodes before the next tick.
     fn tell_soon(&mut self, channel: &ChannelName) {
         self.changed.insert(channel.clone());
         self.is_urgent = true;
     }
 
-    /// What is open in a channel has changed.
+    /// Handles that what is open in a channel has changed.
     fn note_round(&mut self, channel: &ChannelName) {
         self.closings.retain(|(_, other)| other != channel);
         self.unfinished.remove(channel);
@@ -527,12 +527,12 @@ impl ReactionBook {
         if self.channels.get(channel).is_some_and(|totals| !totals.is_published) {
             self.unfinished.insert(channel.clone());
         }
-        // Who comes from now on is told that it is closed.
+        // Clients that subscribe from now on see that it is closed.
         self.outputs.push(BookOutput::Show(channel.clone(), false));
         self.outputs.push(BookOutput::Announce(channel.clone()));
     }
 
-    /// Closes what closes by itself: at its own time, so that all nodes say the same.
+    /// Closes channels that close automatically. Their own time is used, so that all nodes say the same.
     fn close_due(&mut self, now_ms: u64) {
         while let Some((at_ms, channel)) = self.closings.first().filter(|(at_ms, _)| *at_ms <= now_ms).cloned() {
             self.closings.remove(&(at_ms, channel.clone()));

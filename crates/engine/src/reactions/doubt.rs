@@ -1,11 +1,11 @@
 //! Where two books differ.
 
-/// What a node knew of a contributor when it noticed that another node knows it otherwise.
+/// What a node knew about a contributor when it noticed that another node knows something else.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
     pub(super) digest: u64,
-    /// Comparisons that are left out before it asks again.
+    /// The number of comparisons that are still skipped before the node asks again.
     pub(super) left_out: u32,
-    /// How many were left out the last time.
+    /// The number of comparisons that were skipped the last time.
     pub(super) patience: u32,
 }

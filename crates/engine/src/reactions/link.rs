@@ -1,4 +1,4 @@
-//! Messages between the books of nodes, JSON.
+//! The messages between the books of nodes, JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,44 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{Contributor, ReactionRecord};
 
-/// Bytes of records in one message; one record more may follow.
+/// The greatest size of the records in one message, bytes; one further record may follow.
 const RECORDS_SIZE_MAX: usize = 128 * 1024;
-/// Bytes of a record beside its channel, options and totals.
+/// The bytes of a record in addition to its channel, options and totals.
 const RECORD_HEAD: usize = 96;
 
-/// A message that is none.
+/// Error: the message or the row cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedReactions;
 
 /// A message of another node's book.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LinkMessage {
-    /// The node that has sent it.
+    /// The node that sent the message.
     pub(super) from: Box<str>,
     #[serde(flatten)]
     pub(super) body: LinkBody,
 }
 
-/// What a book says to others.
+/// The content of a message between books.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LinkBody {
-    /// All records of a contributor that have changed behind `since` up to `upto`.
+    /// All records of a contributor that have changed after `since` up to `upto`.
     Delta { of: Contributor, since: u64, upto: u64, records: Vec<ReactionRecord> },
-    /// What the sender knows of each contributor. `is_new`: it has just come, and wants to be told the same.
+    /// What the sender knows about each contributor. `is_new`: it has just started, and wants to get the same from
+    /// others.
     Known { known: BTreeMap<Contributor, Knowledge>, is_new: bool },
-    /// The sender asks for the changes of contributors behind these.
+    /// The sender asks for the changes of contributors after these numbers.
     Ask(BTreeMap<Contributor, u64>),
 }
 
-/// What a book knows of a contributor.
+/// What a book knows about a contributor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Knowledge {
-    /// The last change that it has seen, though it may have missed earlier ones.
+    /// The last change that the book has seen; it may have missed earlier ones.
     #[serde(rename = "v")]
     pub(super) version: u64,
-    /// A hash of its channels and what it has counted in each. Two books with the same hash know the same.
+    /// A hash of the contributor's channels and counts. Two books with the same hash know the same.
     #[serde(rename = "h")]
     pub(super) digest: u64,
 }
@@ -53,14 +54,14 @@ impl LinkMessage {
         serde_json::from_slice(message).map_err(|_| MalformedReactions)
     }
 
-    /// The message; empty if it cannot be written, which never happens: it has no map whose keys are no texts.
+    /// The message as JSON; empty if it cannot be written. That never happens, because all keys of its maps are texts.
     pub(super) fn write(&self) -> Bytes {
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 }
 
-/// The records of a contributor behind `since`, all that there are up to `upto`, as messages none of which is much
-/// larger than the limit. Each says where it begins and ends, so that a lost one is noticed.
+/// All records of a contributor after `since` up to `upto`, as messages that are not much larger than the limit. Each
+/// message says where it begins and ends, so that a loss is noticed.
 pub(super) fn deltas(
     of: &Contributor,
     since: u64,

@@ -1,10 +1,9 @@
-//! Reactions: the small inputs of a crowd, made into one result for each channel.
+//! Reactions: the small inputs of many clients, combined into one result for each channel.
 //!
-//! A [`ReactionBoard`] counts on a shard what its clients send; a [`ReactionBook`] holds the totals of a node and comes
-//! to the same as those of other nodes.
-//! Every incarnation of a node is a [`Contributor`] with growing counters of its own, and what is known of one is
-//! merged by the maximum, so the order of messages, their repetition, delay and loss change nothing in the end.
-//! (State-based counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
+//! A [`ReactionBoard`] counts on a shard what its clients send. A [`ReactionBook`] holds the totals of a node, which
+//! converge to the same values on all nodes. Every incarnation of a node is a [`Contributor`] with growing counters of
+//! its own. What is known about one contributor is merged by the maximum, so the order, repetition, delay and loss of
+//! messages do not change the final result. (State-based counters: Shapiro, Preguiça, Baquero, Zawirski 2011.)
 //!
 //! It is not a vote: a client may react any number of times, within its rate.
 

@@ -4,92 +4,92 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Options that a channel can have.
+/// The greatest number of options that a channel can have.
 pub const OPTIONS_MAX: usize = 32;
-/// Longest option, bytes.
+/// The greatest length of an option, bytes.
 pub const OPTION_LENGTH_MAX: usize = 64;
 
-/// The round in which a channel counts. A later one begins at zero, and nothing of an earlier one counts any more.
+/// The round in which a channel counts. A later round begins at zero, and counts of earlier rounds no longer matter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 pub struct RoundId {
-    /// When it was opened, Unix milliseconds; 0 = by the namespace, for ever.
+    /// When the round was opened, Unix milliseconds; 0 = the namespace opened it for ever.
     #[serde(rename = "ms", default)]
     pub opened_ms: u64,
-    /// The node that has opened it: of two that were opened in one millisecond the greater one counts.
+    /// The node that opened the round. If two rounds were opened in the same millisecond, the greater node name counts.
     #[serde(rename = "by", default)]
     pub opener: Box<str>,
 }
 
-/// What the server API has opened.
+/// Reactions that the server API has opened in a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReactionOpening {
-    /// Its round.
+    /// The round that was opened.
     #[serde(flatten)]
     pub round: RoundId,
-    /// What can be reacted with, at most [`OPTIONS_MAX`].
+    /// The options that clients can react with, at most [`OPTIONS_MAX`].
     pub options: Box<[Box<str>]>,
-    /// Reactions a second of one connection; at least 1.
+    /// How many reactions one connection may send in a second; at least 1.
     pub rate: u32,
-    /// When it closes by itself, Unix milliseconds; 0 = never.
+    /// When the round closes automatically, Unix milliseconds; 0 = never.
     #[serde(default)]
     pub closes_at_ms: u64,
 }
 
 impl ReactionOpening {
-    /// Whether it is the same but for the round.
+    /// Whether it equals another opening except for the round.
     pub fn is_alike(&self, other: &ReactionOpening) -> bool {
         (&self.options, self.rate, self.closes_at_ms) == (&other.options, other.rate, other.closes_at_ms)
     }
 
-    /// Until when something happens in it even if nobody reacts, Unix milliseconds.
+    /// Until when something happens in it even without reactions, Unix milliseconds.
     pub(super) fn used_until_ms(&self) -> u64 {
         self.round.opened_ms.max(self.closes_at_ms)
     }
 }
 
-/// What a shard needs of the reactions of a channel.
+/// What a shard needs to know about the reactions of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenReactions {
-    /// Its round.
+    /// The present round of the channel.
     pub round: RoundId,
-    /// What can be reacted with.
+    /// The options that clients can react with.
     pub options: Arc<[Box<str>]>,
-    /// Reactions a second of one connection.
+    /// How many reactions one connection may send in a second.
     pub rate: u32,
-    /// When it closes by itself, Unix milliseconds; 0 = never.
+    /// When the round closes automatically, Unix milliseconds; 0 = never.
     pub closes_at_ms: u64,
-    /// It is closed.
+    /// Whether the round is closed.
     pub is_closed: bool,
 }
 
 impl OpenReactions {
-    /// Whether reactions are refused because they are closed.
+    /// Whether reactions are refused because the round is closed.
     pub fn is_closed_at(&self, now_ms: u64) -> bool {
         self.is_closed || self.closes_at_ms > 0 && self.closes_at_ms <= now_ms
     }
 
-    /// The number of an option; `None` = it is not one of the options.
+    /// The index of an option; `None` = it is not one of the options.
     pub fn find(&self, option: &str) -> Option<usize> {
         self.options.iter().position(|known| **known == *option)
     }
 }
 
-/// Checks a list of options. Returns what is wrong, in words; `None` = nothing.
+/// Checks a list of options. Returns what is wrong, as text for people; `None` = the list is valid.
 pub fn check_options<'o>(options: impl IntoIterator<Item = &'o str>) -> Option<String> {
     let mut seen: Vec<&str> = Vec::new();
     for option in options {
         if option.is_empty() || option.len() > OPTION_LENGTH_MAX {
-            return Some(format!("an option has 1 to {OPTION_LENGTH_MAX} bytes"));
+            return Some(format!("an option must have 1 to {OPTION_LENGTH_MAX} bytes"));
         }
         if option.chars().any(char::is_control) {
-            return Some("an option has no control characters".into());
+            return Some("an option must not contain control characters".into());
         }
         if seen.contains(&option) {
-            return Some(format!("the option {option:?} is there twice"));
+            return Some(format!("the option {option:?} is listed twice"));
         }
         seen.push(option);
         if seen.len() > OPTIONS_MAX {
-            return Some(format!("there are at most {OPTIONS_MAX} options"));
+            return Some(format!("at most {OPTIONS_MAX} options are allowed"));
         }
     }
     None

@@ -1,20 +1,20 @@
 //! How fast one connection may react: the generic cell rate algorithm (ITU-T I.371) with weights.
 //!
-//! The buckets of `limit/` have one size each and take one token at a time; here each channel has a rate of its own,
-//! and a message takes as many tokens as it has reactions.
+//! The buckets of `limit/` have a fixed size and take one token at a time. Here each channel has a rate of its own, and
+//! a message takes as many tokens as it has reactions.
 
-/// Seconds' worth of reactions that may come at once.
+/// How many seconds' worth of reactions a connection may send at once.
 const BURST_S: u64 = 5;
 
-/// What a connection has used of its rate.
+/// How much of its rate a connection has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReactionRate {
-    /// When all of it has come back, microseconds of a clock that is never set.
+    /// When the rate is fully available again, microseconds of a monotonic clock.
     due_us: u64,
 }
 
 impl ReactionRate {
-    /// Takes `n` reactions at a rate a second. Returns whether there was room; else nothing is taken.
+    /// Takes `n` reactions at `rate` a second. Returns whether the rate allows them; otherwise nothing is taken.
     pub fn take(&mut self, n: u32, rate: u32, now_us: u64) -> bool {
         let cost_us = u64::from(n) * 1_000_000 / u64::from(rate.max(1));
         let next_us = self.due_us.max(now_us).saturating_add(cost_us);
@@ -25,7 +25,7 @@ impl ReactionRate {
         has_room
     }
 
-    /// The most reactions that can be taken at once at a rate.
+    /// The greatest number of reactions that can be taken at once at a rate.
     pub fn burst(rate: u32) -> u32 {
         rate.max(1).saturating_mul(BURST_S as u32)
     }

@@ -1,4 +1,5 @@
-//! What one incarnation of a node says of one channel: the unit that is told to other nodes and kept in the database.
+//! What one incarnation of a node says about one channel: the unit that is sent to other nodes and kept in the
+//! database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::opening::ReactionOpening;
 
-/// An incarnation of a node: it alone raises its counters.
+/// An incarnation of a node. Only the incarnation itself increases its counters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "Box<str>", into = "Box<str>")]
 pub struct Contributor(Arc<str>);
 
 impl Contributor {
-    /// The incarnation of a node that a number tells from all others of its node.
+    /// The incarnation of a node. `incarnation`: a number that distinguishes it from all others of that node.
     pub fn new(node: &str, incarnation: u64) -> Self {
         Contributor(format!("{node}/{incarnation:016x}").into())
     }
 
-    /// Whether it is an incarnation of this node.
+    /// Whether this is an incarnation of the given node.
     pub(super) fn is_of(&self, node: &str) -> bool {
         self.0.rsplit_once('/').is_some_and(|(name, _)| name == node)
     }
 
-    /// Its text, as it stands in messages and rows.
+    /// The text of the contributor, as messages and rows contain it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,34 +48,34 @@ impl From<Contributor> for Box<str> {
     }
 }
 
-/// What a contributor says of a channel. Every number only grows within a round, so of two records of the same both are
-/// true, and the join of both is too.
+/// What a contributor says about a channel. Within a round every number only grows. So of two records for the same
+/// round both are true, and so is their join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReactionRecord {
     #[serde(rename = "c")]
     pub(super) channel: Box<str>,
-    /// The number of the contributor's change that this is.
+    /// The number of the contributor's change that this record describes.
     #[serde(rename = "v")]
     pub(super) version: u64,
-    /// When the contributor has last changed it, Unix milliseconds.
+    /// When the contributor last changed it, Unix milliseconds.
     #[serde(rename = "m")]
     pub(super) changed_ms: u64,
-    /// What was opened; `None` = the namespace has.
+    /// What the server API opened; `None` = the namespace opened it.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub(super) opening: Option<ReactionOpening>,
-    /// When it was closed, Unix milliseconds; 0 = not that the contributor knew.
+    /// When the round was closed, Unix milliseconds; 0 = the contributor does not know that it was closed.
     #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
     pub(super) closed_ms: u64,
-    /// The closing publication is out.
+    /// Whether the closing publication was published.
     #[serde(rename = "p", default, skip_serializing_if = "is_false")]
     pub(super) is_published: bool,
-    /// All clients of the contributor may react in the round.
+    /// Whether all clients of the contributor may react in the round.
     #[serde(rename = "b", default, skip_serializing_if = "is_false")]
     pub(super) is_begun: bool,
-    /// The contributor has counted all that its clients have sent before it was closed.
+    /// Whether the contributor has counted everything that its clients sent before the round was closed.
     #[serde(rename = "d", default, skip_serializing_if = "is_false")]
     pub(super) is_complete: bool,
-    /// What the contributor has counted.
+    /// The contributor's counts, by option.
     #[serde(rename = "t", default)]
     pub(super) totals: BTreeMap<Box<str>, u64>,
 }

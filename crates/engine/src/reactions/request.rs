@@ -1,4 +1,4 @@
-//! What a client sends to react.
+//! The message that a client sends to react.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use touchline_protocol::data::Object;
 
 /// The method that counts a reaction.
 pub const REACTIONS_ADD: &str = "reactions.add";
-/// The most reactions in one message.
+/// The greatest number of reactions in one message.
 const N_MAX: u32 = 100;
 
 /// A reaction of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ReactionRequest<'a> {
-    /// The channel.
+    /// The channel to react in.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// With what.
+    /// The option to react with.
     #[serde(borrow)]
     pub option: Cow<'a, str>,
-    /// How often, 1–100.
+    /// How many times the client reacts, 1–100.
     #[serde(default = "one")]
     pub n: u32,
 }
@@ -29,7 +29,7 @@ fn one() -> u32 {
     1
 }
 
-/// The data of a `send`: a method, and its data.
+/// The data of a `send`: a method and its data.
 #[derive(Deserialize)]
 struct SentMethod<'a> {
     #[serde(borrow)]
@@ -39,14 +39,13 @@ struct SentMethod<'a> {
 }
 
 impl<'a> ReactionRequest<'a> {
-    /// Reads the data of `rpc` with the method [`REACTIONS_ADD`]; `None` = it cannot be read.
+    /// Reads the data of an `rpc` with the method [`REACTIONS_ADD`]; `None` = it cannot be read.
     pub fn read(data: &'a str) -> Option<Self> {
         let Object(request): Object<Self> = serde_json::from_str(data).ok()?;
         (1..=N_MAX).contains(&request.n).then_some(request)
     }
 
-    /// Reads the data of `send`: outer `None` = its method is another one, inner `None` = it cannot be
-    /// read.
+    /// Reads the data of `send`. Outer `None` = it has another method, inner `None` = it cannot be read.
     pub fn read_sent(data: &'a str) -> Option<Option<Self>> {
         let Object(sent): Object<SentMethod<'a>> = serde_json::from_str(data).ok()?;
         (sent.method == REACTIONS_ADD).then(|| Self::read(sent.data.get()))

@@ -1,27 +1,27 @@
-//! The result of a channel, as it is published and as the server API shows it.
+//! The result of a channel, as it is published and as the server API returns it.
 
 use serde_json::{Map, Value, json};
 
-/// The reactions of a channel.
+/// The reactions of a channel and their totals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReactionState {
-    /// Options and their totals, in the order of the options.
+    /// The options and their totals, in the order of the options.
     pub totals: Vec<(Box<str>, u64)>,
-    /// When they were opened, Unix milliseconds; 0 = by the namespace.
+    /// When the round was opened, Unix milliseconds; 0 = the namespace opened it.
     pub opened_ms: u64,
-    /// When they close by themselves, Unix milliseconds; 0 = never.
+    /// When the round closes automatically, Unix milliseconds; 0 = never.
     pub closes_at_ms: u64,
-    /// They are closed.
+    /// Whether the round is closed.
     pub is_closed: bool,
 }
 
 impl ReactionState {
-    /// The sum of all totals. It never falls within a round, and nodes that know the same have the same.
+    /// The sum of all totals. It never decreases within a round, and it is the same on all nodes that know the same.
     pub fn seq(&self) -> u64 {
         self.totals.iter().fold(0, |sum: u64, (_, total)| sum.saturating_add(*total))
     }
 
-    /// What the channel publishes. `is_last`: the closing publication.
+    /// The data that the channel publishes. `is_last`: whether it is the closing publication.
     pub fn publication(&self, is_last: bool) -> Vec<u8> {
         let mut members = self.members();
         if is_last {
@@ -30,7 +30,7 @@ impl ReactionState {
         Value::Object(members).to_string().into_bytes()
     }
 
-    /// What the server API answers.
+    /// The fields of the server API's answer.
     pub fn answer(&self) -> Map<String, Value> {
         let mut members = self.members();
         members.insert("closed".into(), self.is_closed.into());

@@ -8,37 +8,37 @@ use super::records::{Contributor, ReactionRecord};
 use super::state::ReactionState;
 use crate::stable_hash::stable_hash;
 
-/// What a contributor has counted.
+/// The counts of one contributor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ContributorSlot {
-    /// The number of the contributor's change that this is.
+    /// The number of the contributor's change that these counts belong to.
     version: u64,
-    /// When the contributor has last changed it, Unix milliseconds.
+    /// When the contributor last changed them, Unix milliseconds.
     changed_ms: u64,
     totals: BTreeMap<Box<str>, u64>,
-    /// All its clients may react in the round.
+    /// Whether all its clients may react in the round.
     is_begun: bool,
-    /// It has counted all that its clients have sent before the round was closed.
+    /// Whether it has counted everything that its clients sent before the round was closed.
     is_complete: bool,
 }
 
 /// What a merge has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct MergeEffect {
-    /// The totals, the options or the round.
+    /// Whether the totals, the options or the round have changed.
     pub(super) is_shown: bool,
-    /// What can be reacted with now, or whether.
+    /// Whether the options that clients can react with have changed, or whether they can react.
     pub(super) is_announced: bool,
 }
 
 /// The totals of a channel. A join-semilattice: [`ChannelTotals::merge`] may be repeated and done in any order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ChannelTotals {
-    /// What was opened; `None` = the namespace has.
+    /// What the server API opened; `None` = the namespace opened it.
     pub(super) opening: Option<Arc<ReactionOpening>>,
-    /// When it was closed, Unix milliseconds; 0 = it is open. Of several times the first one counts.
+    /// When the round was closed, Unix milliseconds; 0 = it is open. If there are several times, the first one counts.
     pub(super) closed_ms: u64,
-    /// The closing publication is out.
+    /// Whether the closing publication was published.
     pub(super) is_published: bool,
     slots: BTreeMap<Contributor, ContributorSlot>,
 }
@@ -48,12 +48,12 @@ impl ChannelTotals {
         self.opening.as_ref().map(|opening| opening.round.clone()).unwrap_or_default()
     }
 
-    /// Begins a round: nothing that was counted before counts any more.
+    /// Begins a round. Earlier counts no longer matter.
     pub(super) fn begin(&mut self, opening: Arc<ReactionOpening>) {
         *self = ChannelTotals { opening: Some(opening), ..ChannelTotals::default() };
     }
 
-    /// Raises the counters of a contributor, which must be this node.
+    /// Increases the counters of a contributor, which must be this node.
     pub(super) fn add<'o>(&mut self, me: &Contributor, counts: impl IntoIterator<Item = (&'o str, u64)>, now_ms: u64) {
         let slot = self.slots.entry(me.clone()).or_default();
         slot.changed_ms = slot.changed_ms.max(now_ms);
@@ -65,14 +65,14 @@ impl ChannelTotals {
         }
     }
 
-    /// Notes that this node has changed something, under the number of its change.
+    /// Notes that this node has changed something, with the number of its change.
     pub(super) fn note_change(&mut self, me: &Contributor, version: u64, now_ms: u64) {
         let slot = self.slots.entry(me.clone()).or_default();
         slot.version = version;
         slot.changed_ms = slot.changed_ms.max(now_ms);
     }
 
-    /// Closes it. Returns whether that has changed anything.
+    /// Closes the round. Returns whether that has changed anything.
     pub(super) fn close(&mut self, at_ms: u64) -> bool {
         let at_ms = at_ms.max(1);
         let is_earlier = self.closed_ms == 0 || at_ms < self.closed_ms;
@@ -82,7 +82,7 @@ impl ChannelTotals {
         is_earlier
     }
 
-    /// Joins what a contributor says.
+    /// Merges a contributor's record.
     pub(super) fn merge(&mut self, of: &Contributor, record: ReactionRecord) -> MergeEffect {
         let mut effect = MergeEffect::default();
         let round = record.opening.as_ref().map(|opening| opening.round.clone()).unwrap_or_default();
@@ -114,7 +114,7 @@ impl ChannelTotals {
         effect
     }
 
-    /// What a contributor has said; `None` = it has said nothing in this round.
+    /// The record of a contributor; `None` = the contributor has none in this round.
     pub(super) fn record(&self, channel: &str, of: &Contributor) -> Option<ReactionRecord> {
         let slot = self.slots.get(of)?;
         Some(ReactionRecord {
@@ -130,7 +130,7 @@ impl ChannelTotals {
         })
     }
 
-    /// Contributors that have told something, each with the number of its last change and a hash of what is known.
+    /// The contributors with records, each with the number of its last change and a hash of what is known.
     pub(super) fn digests(&self, channel: &str) -> impl Iterator<Item = (&Contributor, u64, u64)> {
         let (round, ends) = (self.round(), (self.closed_ms, self.is_published));
         let told = self.slots.iter().filter(|(_, slot)| slot.version > 0);
@@ -150,22 +150,22 @@ impl ChannelTotals {
         !std::mem::replace(&mut self.slots.entry(me.clone()).or_default().is_begun, true)
     }
 
-    /// Whether each of these nodes has counted all that came before the round was closed.
+    /// Whether each of these nodes has counted everything that came before the round was closed.
     pub(super) fn is_complete_at<'n>(&self, mut nodes: impl Iterator<Item = &'n str>) -> bool {
         nodes.all(|node| self.slots.iter().any(|(contributor, slot)| contributor.is_of(node) && slot.is_complete))
     }
 
-    /// Notes that this node has counted all that came before the round was closed. Returns whether that is new.
+    /// Notes that this node has counted everything that came before the round was closed. Returns whether that is new.
     pub(super) fn complete(&mut self, me: &Contributor) -> bool {
         !std::mem::replace(&mut self.slots.entry(me.clone()).or_default().is_complete, true)
     }
 
-    /// The number of a contributor's last change; `None` = it has said nothing in this round.
+    /// The number of a contributor's last change; `None` = the contributor has no record in this round.
     pub(super) fn version(&self, of: &Contributor) -> Option<u64> {
         self.slots.get(of).map(|slot| slot.version)
     }
 
-    /// How many contributors have said something.
+    /// The number of contributors with records.
     pub(super) fn contributors(&self) -> usize {
         self.slots.len()
     }
@@ -174,7 +174,7 @@ impl ChannelTotals {
         self.slots.contains_key(of)
     }
 
-    /// Whether an option has a total of this contributor, so that raising it takes no room.
+    /// The number of options that this contributor would have totals for if these options were added.
     pub(super) fn options_beside<'o>(&self, me: &Contributor, options: impl Iterator<Item = &'o str>) -> usize {
         let totals = self.slots.get(me).map(|slot| &slot.totals);
         let new = options.filter(|option| totals.is_none_or(|totals| !totals.contains_key(*option))).count();
@@ -189,7 +189,7 @@ impl ChannelTotals {
         of_slots.max(of_opening).max(self.closed_ms)
     }
 
-    /// The result. `standing`: the options of the namespace, which are there if nothing was opened.
+    /// The state of the channel. `standing`: the options of the namespace, which count if nothing was opened.
     pub(super) fn state(&self, standing: &[String]) -> ReactionState {
         let mut totals: Vec<(Box<str>, u64)> = match &self.opening {
             Some(opening) => opening.options.iter().map(|option| (option.clone(), 0)).collect(),

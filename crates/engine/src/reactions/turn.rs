@@ -1,10 +1,10 @@
-//! Which node publishes a closed channel for the last time: the same in all nodes that see the same ones (rendezvous
-//! hashing: Thaler, Ravishankar 1998).
+//! Which node publishes a closed channel for the last time. All nodes that see the same nodes choose the same one
+//! (rendezvous hashing: Thaler, Ravishankar 1998).
 
 use crate::stable_hash::stable_hash;
 
-/// How many of the other nodes in sight come before a node; 0 = it is its turn. If those before it do nothing, because
-/// they have died or are of an earlier version, it becomes its turn.
+/// How many of the other nodes in sight come before a node; 0 = it is this node's turn. If the nodes before it do
+/// nothing, because they have died or have an earlier version, it becomes this node's turn.
 pub fn finish_turn<'n>(channel: &str, node: &str, others: impl IntoIterator<Item = &'n str>) -> usize {
     let place = |name: &str| (stable_hash(&(channel, name)), name.to_owned());
     let own = place(node);

@@ -1,4 +1,4 @@
-//! What the cluster and the store report to the home of a channel. Nothing is answered.
+//! What the cluster and the store report to the home of a channel. The home does not answer these reports.
 
 use bytes::Bytes;
 use touchline_protocol::stream::{Epoch, Offset, Runs, StreamPosition};
@@ -6,51 +6,51 @@ use touchline_protocol::stream::{Epoch, Offset, Runs, StreamPosition};
 /// A report of a log backend about one channel.
 #[derive(Debug)]
 pub enum BackendEvent {
-    /// From the cluster: the payload of something that no log keeps. From the store: the channel's log was removed.
+    /// From the cluster: a payload that no log keeps. From the store: the channel's log was removed.
     Ephemeral(Bytes),
-    /// From the cluster or the store: a publication that it has appended.
+    /// From the cluster or the store: a publication that was appended to the log.
     Appended(Appended),
-    /// From the store: another node has appended something in this epoch and run of the channel, whose last offset is
-    /// this or higher.
+    /// From the store: another node has appended something in this epoch and run of the channel. The log's last offset
+    /// is now at least the offset in this position.
     Advanced(StreamPosition),
-    /// From the cluster: the node gets the channel's publications from now on.
+    /// From the cluster: the node receives the channel's publications from now on.
     Subscribed,
     /// From the cluster or the store: the channel's log; `None` = the load failed.
     Loaded(Option<Box<Loaded>>),
 }
 
-/// A publication that a log backend has appended.
+/// A publication that a log backend has appended to a channel's log.
 #[derive(Debug)]
 pub struct Appended {
-    /// Its offset.
+    /// The offset of the publication in its log.
     pub offset: Offset,
-    /// The channel's offset before it.
+    /// The channel's last offset before this publication.
     pub previous: Offset,
-    /// The channel's epoch, if it may change without a report; `None` = it does not. Without a run if the run is not
-    /// known.
+    /// The channel's epoch, if it can change without a report; `None` = it cannot change that way. The epoch names no
+    /// run if the run is not known.
     pub epoch: Option<Epoch>,
-    /// What was published.
+    /// The stored publication, as the log backend keeps it.
     pub payload: Bytes,
 }
 
-/// The log of a channel behind the requested offset, from the cluster or the store.
+/// The part of a channel's log after the requested offset, from the cluster or the store.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The epoch.
+    /// The current epoch of the log.
     pub epoch: Epoch,
-    /// The offset behind which the log was requested.
+    /// The offset after which the log was requested.
     pub behind: Offset,
-    /// The number of the load.
+    /// The number of the load that was requested.
     pub number: u64,
-    /// Offsets and payloads, oldest first.
+    /// Offsets and payloads of the publications, oldest first.
     pub kept: Vec<(Offset, Bytes)>,
-    /// The channel's last offset.
+    /// The last offset of the channel.
     pub top: Offset,
-    /// No publication behind this offset is missing in `kept`.
+    /// No publication after this offset is missing in `kept`.
     pub floor: Offset,
-    /// Publications up to the floor are missing because of their age only: a cache that follows the channel for a
-    /// shorter time misses none.
+    /// Publications up to the floor are missing only because they have expired. A cache that has followed the channel
+    /// within that time misses none of them.
     pub is_aged: bool,
-    /// The runs that assigned its offsets.
+    /// The runs that assigned the log's offsets.
     pub runs: Runs,
 }

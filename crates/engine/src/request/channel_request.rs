@@ -1,4 +1,4 @@
-//! What sessions, the server API and the registry ask of the home of a channel. Every request is answered.
+//! What sessions, the server API and the registry ask of the home of a channel. The home answers every request.
 
 use std::sync::Arc;
 
@@ -11,27 +11,28 @@ use crate::namespace::RecoveryMode;
 /// A request to the home of one channel.
 #[derive(Debug)]
 pub enum ChannelRequest {
-    /// Adds a subscriber. The reply has the channel's position.
+    /// Adds a subscriber. The response contains the channel's position.
     Subscribe(Box<Subscribe>),
     /// Removes a subscriber.
     Unsubscribe {
-        /// The subscriber.
+        /// The connection that unsubscribes.
         connection: ConnectionId,
-        /// The subscriber has got the reply to its subscribe; else the subscribe may have been refused meanwhile.
+        /// Whether the subscriber has received the response to its subscribe. If not, the home may have refused the
+        /// subscribe.
         is_answered: bool,
     },
     /// Sends a join or leave push to the subscribers that want such events.
     Announce(Arc<EncodedPush>),
-    /// Appends a publication.
+    /// Appends a publication to the log and delivers it.
     Publish(Box<Publish>),
-    /// Reads publications.
+    /// Reads publications from the log.
     History(Box<History>),
-    /// Drops the publications, keeps the position.
+    /// Drops the publications of the log and keeps the position.
     HistoryRemove,
 }
 
 impl ChannelRequest {
-    /// The subscriber that comes or goes; `None` = it is another request.
+    /// The connection that subscribes or unsubscribes; `None` = it is another request.
     pub fn subscriber(&self) -> Option<ConnectionId> {
         match self {
             ChannelRequest::Subscribe(subscribe) => Some(subscribe.connection),
@@ -40,7 +41,7 @@ impl ChannelRequest {
         }
     }
 
-    /// The position from which the request continues, an offset and an epoch; `None` = it has none.
+    /// The offset and epoch from which the request continues; `None` = the request has none.
     pub(crate) fn position(&self) -> Option<(Offset, &str)> {
         match self {
             ChannelRequest::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| (from.offset, &*from.epoch)),
@@ -54,20 +55,20 @@ impl ChannelRequest {
 #[derive(Debug)]
 pub struct WaitingRequest {
     pub(crate) request: ChannelRequest,
-    /// The number of the first load that is requested after the request came; `None` = the home has not seen the
+    /// The number of the first load that is requested after this request arrived; `None` = the home has not seen the
     /// request.
     pub(crate) first_load: Option<u64>,
 }
 
 impl WaitingRequest {
-    /// The request.
+    /// The request that waits.
     pub fn request(&self) -> &ChannelRequest {
         &self.request
     }
 }
 
 impl From<ChannelRequest> for WaitingRequest {
-    /// A request that the home has not seen.
+    /// Wraps a request that the home has not seen yet.
     fn from(request: ChannelRequest) -> Self {
         WaitingRequest { request, first_load: None }
     }
@@ -76,16 +77,16 @@ impl From<ChannelRequest> for WaitingRequest {
 /// A new subscriber.
 #[derive(Debug)]
 pub struct Subscribe {
-    /// The subscriber.
+    /// The connection that subscribes.
     pub connection: ConnectionId,
-    /// The position from which it recovers; `None` = it does not recover.
+    /// The position from which the subscriber recovers; `None` = it does not recover.
     pub recover: Option<Recover>,
 }
 
-/// A position in the words of a client or of a backend, which need not be one of the channel.
+/// A position as a client or a backend states it. It need not be a position of the channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClientPosition {
-    /// The offset; 0 = before the first publication.
+    /// The offset of the last publication that the client has; 0 = none.
     pub offset: Offset,
     /// The epoch; empty = the channel's current epoch.
     pub epoch: Box<str>,
@@ -94,46 +95,46 @@ pub struct ClientPosition {
 /// The position from which a returning client recovers.
 #[derive(Debug, Clone)]
 pub struct Recover {
-    /// The last offset that it has.
+    /// The last offset that the client has received.
     pub offset: Offset,
-    /// Its epoch; empty = the current one.
+    /// The epoch of the offset; empty = the current epoch.
     pub epoch: Box<str>,
-    /// All missed publications, or the latest only.
+    /// Whether the client recovers all missed publications, or the latest only.
     pub mode: RecoveryMode,
-    /// The greatest number of missed publications; if there are more, the client does not recover.
+    /// The greatest number of missed publications. If there are more, the client does not recover.
     pub limit: usize,
-    /// The greatest size of missed publications, bytes of JSON; if they are larger, the client does not recover.
+    /// The greatest total size of missed publications, bytes of JSON. If they are larger, the client does not recover.
     pub size_max: usize,
 }
 
 /// A publication to append.
 #[derive(Debug, Default)]
 pub struct Publish {
-    /// The content.
+    /// The content of the publication.
     pub content: Content,
-    /// Who does not get it while it is delivered; `None` = everybody does.
+    /// The subscribers that do not get it when it is delivered; `None` = everybody gets it.
     pub exclusion: Option<Box<Exclusion>>,
-    /// Deliver it, but do not keep it.
+    /// Delivers the publication, but does not keep it in the log.
     pub skip_history: bool,
     /// The same key again within five minutes returns the first result and publishes nothing. Empty = no key.
     pub idempotency_key: Box<str>,
-    /// A version at or below the channel's is dropped; 0 = unversioned.
+    /// The publication is dropped if its version is at or below the channel's version; 0 = unversioned.
     pub version: u64,
-    /// Versions compare within one epoch of the application.
+    /// The application's epoch of versions. Only versions of the same epoch are compared.
     pub version_epoch: Box<str>,
 }
 
-/// Which publications are read.
+/// Which publications a history request reads.
 #[derive(Debug, Default, Clone)]
 pub struct History {
-    /// How many at most; `None` = all, 0 = the position only.
+    /// The greatest number of publications; `None` = all, 0 = the position only.
     pub limit: Option<usize>,
-    /// Behind this position (before it, if reversed).
+    /// Only publications after this position (before it, if reversed); `None` = from the beginning (from the end).
     pub since: Option<ClientPosition>,
-    /// Newest first.
+    /// Whether the newest publication comes first.
     pub reverse: bool,
-    /// Bytes of publications, JSON: the reply ends before the publication that exceeds them, but has at least one.
-    /// `None` = any size.
+    /// The size limit of the response's publications, bytes of JSON. The response ends before the publication that
+    /// would exceed it, but has at least one. `None` = any size.
     pub size_max: Option<usize>,
 }
 

@@ -1,15 +1,16 @@
 //! The ids by which a home knows subscribers.
 
-/// A shard of this node, from 0 on.
+/// The number of a shard of this node, from 0.
 pub type ShardId = u16;
 
-/// The id of a connection. A slot with a new occupant has a new generation, so a stale id reaches no connection.
+/// The id of a connection. When a slot is reused, its generation changes, so an old id never reaches the new
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     /// The shard that owns the connection.
     pub shard: ShardId,
-    /// The slot on that shard.
+    /// The connection's slot on that shard.
     pub slot: u32,
-    /// The number of the slot's occupant.
+    /// The generation of the slot: it changes with each connection that uses the slot.
     pub generation: u32,
 }

@@ -1,4 +1,4 @@
-//! What the home of a channel sends to the shards that have subscribers.
+//! What the home of a channel sends to the shards that have subscribers of the channel.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use touchline_protocol::stream::ChannelName;
 /// An event that the home of a channel sends to a shard with subscribers.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// The channel.
+    /// The channel of the event.
     pub channel: ChannelName,
-    /// The event.
+    /// The event to deliver.
     pub event: ChannelEvent,
-    /// Subscribers of the channel on all shards.
+    /// The number of the channel's subscribers on all shards.
     pub subscriber_count: u32,
 }
 
-/// An event of a channel.
+/// An event in a channel.
 #[derive(Debug, Clone)]
 pub enum ChannelEvent {
-    /// For every subscriber.
+    /// A publication, which goes to every subscriber.
     Publication {
-        /// What was published.
+        /// The publication to deliver.
         publication: Arc<Publication>,
-        /// The previous one, if subscribers may request deltas; `None` = there is no base for a delta.
+        /// The previous publication, if subscribers may request deltas; `None` = there is no base for a delta.
         previous: Option<Arc<Publication>>,
     },
     /// A join or leave push, for the subscribers that want such events.
     Membership(Arc<EncodedPush>),
-    /// Some publications are lost and cannot be loaded: subscribers must subscribe anew.
+    /// Some publications are lost and cannot be loaded. All subscribers must subscribe again.
     Broken,
 }

@@ -1,4 +1,4 @@
-//! What goes to the home of a channel, and what comes from it.
+//! The messages to and from the home of a channel.
 //!
 //! A [`ChannelRequest`] is answered with one [`Response`]; a [`BackendEvent`] is not answered. Both can cause a
 //! [`Delivery`] to each shard that has subscribers.

@@ -1,4 +1,4 @@
-//! The replies of a channel's home.
+//! The responses of a channel's home.
 
 use std::sync::Arc;
 
@@ -8,31 +8,32 @@ use touchline_protocol::{Error, Publication};
 use crate::directory::DirectoryReply;
 use crate::work::Work;
 
-/// A home's reply.
+/// A response of a channel's home or of the directory.
 #[derive(Debug)]
 pub enum Response {
-    /// To [`super::ChannelRequest::Subscribe`].
+    /// The answer to [`super::ChannelRequest::Subscribe`].
     Subscribed(Subscribed),
-    /// To [`super::ChannelRequest::Publish`]; no position in a channel without history.
+    /// The answer to [`super::ChannelRequest::Publish`], with the publication's position; `None` = the channel has no
+    /// history.
     Published(Option<StreamPosition>),
-    /// To [`super::ChannelRequest::History`].
+    /// The answer to [`super::ChannelRequest::History`].
     History {
-        /// The publications.
+        /// The publications that were read, in the requested order.
         publications: Vec<Arc<Publication>>,
-        /// The channel's top.
+        /// The channel's top: its last offset and epoch.
         position: StreamPosition,
     },
-    /// To any other [`super::ChannelRequest`].
+    /// The answer to any other [`super::ChannelRequest`].
     Done,
-    /// From the directory, to any [`crate::directory::DirectoryRequest`].
+    /// The directory's answer to any [`crate::directory::DirectoryRequest`].
     Directory(DirectoryReply),
-    /// To any request.
+    /// The request was refused. Any request can get this answer.
     Refused(Error),
 }
 
 impl Response {
-    /// The reply when there is no memory for a large one: error 111 instead of the contents. A subscription begins all
-    /// the same.
+    /// The response when there is no memory for a large one: error 111 instead of the contents. A subscription begins
+    /// nevertheless.
     pub(crate) fn without_contents(self) -> Self {
         match self {
             Response::History { .. } | Response::Directory(_) => Response::Refused(Error::TOO_MANY_REQUESTS),
@@ -40,7 +41,7 @@ impl Response {
         }
     }
 
-    /// The reactions that a new subscriber gets behind the reply; `None` = there are none.
+    /// The reactions that a new subscriber gets after the reply; `None` = there are none.
     pub fn reactions(&self) -> Option<Arc<Publication>> {
         match self {
             Response::Subscribed(subscribed) => subscribed.reactions.clone(),
@@ -48,12 +49,12 @@ impl Response {
         }
     }
 
-    /// Whether it holds publications that were recovered.
+    /// Whether the response contains recovered publications.
     pub(crate) fn has_recovered(&self) -> bool {
         matches!(self, Response::Subscribed(Subscribed { recovered: Some(Some(missed)), .. }) if !missed.is_empty())
     }
 
-    /// The reply, not recovered if the missed publications have more than so many bytes of JSON.
+    /// The same response, but not recovered if the missed publications exceed `bytes` bytes of JSON.
     pub(crate) fn recovering_at_most(mut self, bytes: usize) -> Self {
         if let Response::Subscribed(Subscribed { recovered: Some(recovered), .. }) = &mut self {
             let size = recovered.iter().flatten().map(|publication| publication.size()).sum::<usize>();
@@ -64,8 +65,8 @@ impl Response {
         self
     }
 
-    /// The cost of the reply for its requester besides the command itself, in units of commands: one for 8
-    /// publications, members or entries, one for each copy of a message, one for 4,096 bytes. A small reply costs
+    /// The cost of the reply for its requester in addition to the command itself, in units of commands. One unit stands
+    /// for 8 publications, members or entries, for one copy of a message, or for 4,096 bytes. A small reply costs
     /// nothing.
     pub fn work(&self) -> u32 {
         match self {
@@ -88,15 +89,15 @@ fn work_of(publications: &[Arc<Publication>]) -> u32 {
 /// The start of a subscription.
 #[derive(Debug, Clone, Default)]
 pub struct Subscribed {
-    /// The channel's top; every publication behind it will be delivered.
+    /// The channel's top. Every later publication will be delivered.
     pub position: StreamPosition,
-    /// The result of recovery; outer `None` = it was not requested, inner `None` = it is not possible; else all missed
-    /// publications.
+    /// The result of recovery. Outer `None` = it was not requested, inner `None` = it is not possible; otherwise all
+    /// missed publications.
     pub recovered: Option<Option<Vec<Arc<Publication>>>>,
-    /// The client's position is ahead of the log: the log backend was queried for it, now or a moment ago. That costs a
-    /// unit of work.
+    /// Whether the client's position is after the end of the log. The log backend was queried for it, now or a moment
+    /// ago. That costs a unit of work.
     pub is_denied: bool,
-    /// The reactions of the channel, which the subscriber gets behind the reply; `None` = there are none.
+    /// The reactions of the channel, which the subscriber gets after the reply; `None` = there are none.
     pub reactions: Option<Arc<Publication>>,
 }
 

@@ -1,4 +1,4 @@
-//! Bans: whether they let a client in, and whether it may stay.
+//! Bans: whether a client may connect, and whether it may stay connected.
 
 use super::context::Context;
 use super::state::{Phase, Session};
@@ -6,8 +6,9 @@ use crate::bans::{BanReason, BanRefusal, Bans, ShownToken, TokenMark};
 use touchline_protocol::Error;
 
 impl Session {
-    /// Judges a client that connects, whose user is known now. `token`: `None` = it has shown none. Returns false if it
-    /// is refused: for good by a ban, for a while as long as bans are not known.
+    /// Checks the bans for a client that connects and whose user is now known. `token`: `None` = the client has shown
+    /// no token. Returns false if the client is refused: permanently by a ban, or temporarily while the bans are not
+    /// known.
     pub(super) fn passes_bans(
         &mut self,
         command: u32,
@@ -29,8 +30,8 @@ impl Session {
         false
     }
 
-    /// Judges the token by which a client prolongs its connection. Returns false if it is refused, as
-    /// [`Session::passes_bans`] does.
+    /// Checks the bans for the token by which a client prolongs its connection. Returns false if the client is refused,
+    /// as [`Session::passes_bans`] does.
     pub(super) fn may_prolong(&mut self, command: u32, token: ShownToken<'_>, context: &mut Context<'_>) -> bool {
         if !may_prolong_now(context) {
             context.effects.refuse(command, Error::INTERNAL);
@@ -50,12 +51,12 @@ impl Session {
         }
     }
 
-    /// The ban that concerns this client by its user and by the token that it has shown last; `None` = none does.
+    /// The ban for the client's user or for the token that it showed last; `None` = there is no such ban.
     pub fn ban(&self, bans: &Bans, now_s: u64) -> Option<BanReason> {
         bans.judge(&self.user, self.token, now_s)
     }
 
-    /// Ends the connection if a ban concerns its client. Returns whether it ends.
+    /// Ends the connection if a ban concerns its client. Returns whether it ended the connection.
     pub fn end_if_banned(&self, context: &mut Context<'_>) -> bool {
         if matches!(self.phase, Phase::Refused | Phase::Closed) {
             return false;
@@ -66,7 +67,7 @@ impl Session {
     }
 }
 
-/// Whether connections are prolonged now, by their clients or by a backend: not while nobody is let in.
+/// Whether clients or a backend may prolong connections now. They may not while the node accepts no client at all.
 pub(super) fn may_prolong_now(context: &mut Context<'_>) -> bool {
     let Some(refusal) = context.node.bans.holds_back() else { return true };
     context.because(refusal.cause(), "");

@@ -1,4 +1,4 @@
-//! Commands about a channel: publish and history, which go to its home, and presence, which goes to the directory.
+//! Commands about a channel. Publish and history go to the channel's home, presence goes to the directory.
 
 use bytes::Bytes;
 use touchline_protocol::command::{HistoryCommand, PublishCommand};
@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// The data of a publication that is permitted, or about which the backend of this name is to be asked.
+    /// The data of a publication that is permitted, or that the backend with this name has to decide about.
     fn allowed_data<'c>(
         &self,
         channel: &str,
@@ -50,7 +50,7 @@ impl Session {
         Ok((data, is_asked.then_some(options.publish_proxy_name.as_str())))
     }
 
-    /// A publication of this client.
+    /// The content of a publication of this client.
     pub(super) fn content_of(&self, channel: &str, data: Bytes, context: &Context<'_>) -> Content {
         let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
         let chan_info = subscription.and_then(|s| s.extra.as_ref()).and_then(|extra| extra.chan_info.clone());
@@ -109,7 +109,7 @@ impl Session {
     }
 }
 
-/// Writes a home's reply as the reply to a command.
+/// Writes the response of a home as the reply to a command.
 pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>) {
     match response {
         Response::Published(_) => context.effects.messages.reply(command, &Reply::Publish),

@@ -1,8 +1,8 @@
-//! The commands of a client: which of them are executed, which wait, and what the replies to them are.
+//! The commands of a client: which ones are executed, which ones wait, and what the replies to them are.
 //!
 //! A command is executed only if there is room: for its reply in the connection's output, and for one more request
 //! under way. After a command that may have a large reply, no other command is executed until that reply was sent. All
-//! other commands wait in the order in which they came.
+//! other commands wait in the order in which they arrived.
 
 use touchline_protocol::Disconnect;
 use touchline_protocol::command::{Command, CommandKind, Commands};
@@ -21,24 +21,24 @@ use super::{channel_commands, registry};
 use crate::request::{ChannelRequest, Response};
 use crate::settings::ClientSettings;
 
-/// Control frames that a client may send before it has connected. Libraries send one or two.
+/// The greatest number of control frames that a client may send before it has connected. Libraries send one or two.
 const EARLY_FRAMES_MAX: u8 = 16;
 
-/// Bytes that are read of a client behind a command that waits for its rate; the rest waits in the socket.
+/// The number of bytes that are read after a command that waits for its rate. Further input waits in the socket.
 const READ_AHEAD_MAX: usize = 16 * 1024;
 
-/// What has been executed of an input.
+/// How much of an input has been executed.
 struct Executed {
-    /// Commands that were executed, refused by their rates, or not valid.
+    /// The number of commands that were executed, refused by their rates, or not valid.
     count: usize,
-    /// Their length, bytes.
+    /// The length of these commands, bytes.
     used: usize,
-    /// The command that follows them has been charged to its rates.
+    /// Whether the command after them has been charged to its rates.
     is_paid: bool,
 }
 
 impl Executed {
-    /// All of an input.
+    /// All commands of an input.
     fn all(count: usize, input: &[u8]) -> Self {
         Executed { count, used: input.len(), is_paid: false }
     }
@@ -68,8 +68,8 @@ impl Session {
         count
     }
 
-    /// Executes commands while there is room and their rates allow it. `is_paid`: the first of them has been charged to
-    /// its rates. `read_us`: when the byte at a place of the input was read, as of [`Context::now_us`].
+    /// Executes commands while there is room and their rates allow it. `is_paid`: the first one has been charged to its
+    /// rates. `read_us`: when the byte at an index of the input was read, as of [`Context::now_us`].
     fn execute_commands(
         &mut self,
         input: &[u8],
@@ -110,7 +110,7 @@ impl Session {
         Executed { count, used: input.len() - commands.rest().len(), is_paid }
     }
 
-    /// Executes a command. `input`: the command as it came.
+    /// Executes a command. `input`: the bytes of the command.
     pub(super) fn command(&mut self, command: Command<'_>, input: &[u8], context: &mut Context<'_>) {
         if self.rare.is_some() && self.waits_for_hook(&command, input) {
             return;
@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Handles the reply of a home or of the directory.
+    /// Handles the response of a home or of the directory.
     pub fn handle_reply(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
         self.flow.end(ticket);
         context.effects.method = ticket.method();
@@ -183,7 +183,7 @@ impl Session {
             || self.hooks().is_some_and(|hooks| hooks.is_full(client))
     }
 
-    /// Whether a command of the client has no reply yet, except calls.
+    /// Whether a command of the client has no reply yet. Calls do not count.
     pub fn is_awaiting(&self) -> bool {
         self.flow.in_flight > 0 || self.is_deferring()
     }
@@ -194,8 +194,8 @@ impl Session {
         rare.deferred.is_some() || rare.hooks.as_ref().is_some_and(|hooks| hooks.has_ready())
     }
 
-    /// Whether input is to be read although a command waits for its rate: the time for which the commands behind it
-    /// wait begins when they are read, and a client that leaves is noticed.
+    /// Whether to read input although a command waits for its rate. Then the waiting time of later commands begins when
+    /// they are read, and the node notices when a client leaves.
     pub fn reads_ahead(&self, node: &SessionSettings) -> bool {
         let most = READ_AHEAD_MAX.min(node.deferred_max / 2);
         self.deferred().is_some_and(|deferred| deferred.is_paid && deferred.bytes.len() - deferred.at < most)
@@ -210,7 +210,7 @@ impl Session {
         self.rare.as_ref()?.deferred.as_ref()
     }
 
-    /// Bytes that the session holds for its client: commands that wait, and the beginning of a connect reply.
+    /// The bytes that the session keeps for its client: waiting commands, and the beginning of a connect reply.
     pub fn buffered_bytes(&self) -> usize {
         let deferred = self.deferred().map_or(0, Deferred::size) + self.hooks().map_or(0, HookState::size);
         match &self.phase {
@@ -219,9 +219,9 @@ impl Session {
         }
     }
 
-    /// Executes waiting commands while there is room. Returns how many.
+    /// Executes waiting commands while there is room. Returns how many commands were executed.
     ///
-    /// Those that have waited behind hooks come first. They count against the limits by which the next commands wait,
+    /// Commands that have waited for hooks come first. They count against the limits by which the next commands wait,
     /// so they must not wait for these limits themselves.
     pub fn resume(&mut self, context: &mut Context<'_>) -> usize {
         let ready = self.run_ready(context);
@@ -260,7 +260,7 @@ impl Session {
         }
     }
 
-    /// Counts a control frame of the client. Returns false if the client sends too many of them before it connects.
+    /// Counts a control frame of the client. Returns false if the client has sent too many of them before it connects.
     pub fn allows_control_frame(&mut self) -> bool {
         if self.is_connected() {
             return true;
@@ -270,7 +270,7 @@ impl Session {
     }
 }
 
-/// Whether an input has no command.
+/// Whether an input contains no command.
 fn is_blank(input: &[u8], context: &Context<'_>) -> bool {
     if context.effects.messages.encoding() == Encoding::Protobuf {
         input.is_empty()

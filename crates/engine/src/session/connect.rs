@@ -1,4 +1,4 @@
-//! Connect: the client's user, and the server-side subscriptions that it has from the start.
+//! Connect: the client's user, and its server-side subscriptions from the start.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::duration::millis;
 use crate::hook::ConnectAnswer;
 use crate::request::{ClientPosition, Response};
 
-/// How long a refused client may take to close the connection, milliseconds.
+/// The time that a refused client has to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
 
 impl Session {
@@ -59,8 +59,8 @@ impl Session {
         }
     }
 
-    /// Connects a client that is known: its subscriptions, names and groups. `wishes`: what the client has said of
-    /// channels in its connect command.
+    /// Connects a client whose user is known: sets up its subscriptions, names and groups. `wishes`: the channels that
+    /// the client itself named in its connect command.
     pub(super) fn admit(
         &mut self,
         command: u32,
@@ -71,7 +71,7 @@ impl Session {
         let ClientAdmission { claims, data, is_of_hook, is_by_token, .. } = &admission;
         let is_of_hook = *is_of_hook;
         self.user = claims.sub.as_str().into();
-        // First: a ban that comes later is noticed before the reply.
+        // The version is read first, so that a later ban is noticed before the reply.
         let bans_version = context.node.bans.version();
         if !self.passes_bans(command, is_by_token.then(|| claims.shown()), context) {
             return;
@@ -99,7 +99,7 @@ impl Session {
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
         }
         if !self.count(context) {
-            context.because("the user has client.user_connection_limit connections on this node", "");
+            context.because("the user has reached client.user_connection_limit on this node", "");
             return context.disconnect(Disconnect::CONNECTION_LIMIT);
         }
         let data = data.clone();
@@ -132,8 +132,8 @@ impl Session {
         self.finish_connect(context);
     }
 
-    /// Keeps what the token or the backend says of the connection for later. Returns the claims; `None` = they cannot
-    /// be used, and the connect is refused.
+    /// Stores what the token or the backend says about the connection. Returns the claims; `None` = they cannot be
+    /// used, and the connect is refused.
     fn keep_facts(
         &mut self,
         command: u32,
@@ -176,10 +176,10 @@ impl Session {
         Some(claims)
     }
 
-    /// Refuses a connect for claims that cannot be used: a token's is a mistake that its client cannot correct.
+    /// Refuses a connect because of claims that cannot be used. The client cannot correct a mistake in its token.
     fn refuse_claims(&mut self, error: Error, why: Disconnect, context: &mut Context<'_>) {
         match &self.phase {
-            // The same token is good for a client of the other protocol.
+            // The same token may be valid for a client of the other protocol.
             Phase::Connecting(connecting) if connecting.is_of_hook || error == Error::BINARY_CHANNEL => {
                 let command = connecting.command;
                 self.refuse_connect(command, error, context);
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// Counts the connection of its user. Returns false if the user has reached the limit of connections.
+    /// Counts the connection for its user. Returns false if the user has reached the limit of connections.
     fn count(&mut self, context: &Context<'_>) -> bool {
         let Some(users) = context.node.users.as_ref().filter(|_| !self.user.is_empty()) else { return true };
         let counted = CountedUser::take(users, &self.user);
@@ -231,8 +231,8 @@ impl Session {
         })
     }
 
-    /// The claims of a client that has sent no token: its certificate names the user, or it may be anonymous. Else why
-    /// it is refused, with the cause.
+    /// The claims of a client that has sent no token: its certificate names the user, or it may be anonymous. Otherwise
+    /// the refusal and its cause.
     pub(super) fn authenticate_without_token(
         &self,
         context: &Context<'_>,
@@ -257,7 +257,7 @@ impl Session {
         Err((if settings.token.has_keys() { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }, cause))
     }
 
-    /// Connects a client of a one-way transport: its input is a connect request without a command around it.
+    /// Connects a client of a one-way transport. Its input is a connect request that is not wrapped in a command.
     pub(super) fn connect_one_way(&mut self, input: &[u8], context: &mut Context<'_>) {
         context.effects.method = CommandMethod::Connect;
         context.effects.counts.push(SessionCount::Command(CommandMethod::Connect));
@@ -267,7 +267,8 @@ impl Session {
         }
     }
 
-    /// An error reply to connect ends the session. The client closes the connection; after a while the server does.
+    /// Refuses a connect with an error reply and ends the session. The client closes the connection, or the server does
+    /// it after a while.
     pub(super) fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
         if self.transport == TransportMode::OneWay {
             return context.disconnect(match error {
@@ -290,7 +291,7 @@ impl Session {
         self.heartbeat = Heartbeat::due(context.now_ms + REFUSED_CLOSE_MS);
     }
 
-    /// The server-side subscriptions that a client has from the start.
+    /// The server-side subscriptions that a client gets when it connects.
     fn first_subscriptions(
         &self,
         channels: Vec<String>,
@@ -338,8 +339,8 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a connect for a channel that its token or the backend names. A token with a channel that is not valid is
-    /// the mistake of who made it: the client cannot correct it.
+    /// Refuses a connect because of a channel that the token or the backend names. The client cannot correct a token
+    /// with an invalid channel; its issuer made the mistake.
     fn refuse_channel(&mut self, refusal: ChannelRefusal, context: &mut Context<'_>) {
         match refusal {
             ChannelRefusal::Payload(channel) => {
@@ -367,8 +368,8 @@ impl Session {
         }
     }
 
-    /// A client of a one-way transport names its channels when it connects. Channels that it has no permission for are
-    /// skipped.
+    /// Subscribes a client of a one-way transport to the channels that it names when it connects. Channels that the
+    /// client has no permission for are skipped.
     fn subscribe_as_requested(
         &mut self,
         subs: BTreeMap<Cow<'_, str>, SubscribeCommand<'_>>,
@@ -384,7 +385,8 @@ impl Session {
             context.name_subscribe(&channel);
             request.channel = channel;
             let wished = match self.decide_subscribe(&request, context) {
-                // Each may become a subscription: there is no use in asking about more than there may be.
+                // Each wish may become a subscription, so the backend is not asked about more wishes than subscriptions
+                // are allowed.
                 Ok(None) if !self.may_wish_more(context) => Err(Error::LIMIT_EXCEEDED),
                 Ok(None) => self.ask_subscribe(None, request, context),
                 Ok(Some(grant)) => self.subscribe_one_way(&request, grant, context),
@@ -400,7 +402,7 @@ impl Session {
                     }
                 }
                 Err(Error::UNKNOWN_CHANNEL) => context.disconnect(Disconnect::BAD_REQUEST),
-                // Nobody can tell yet whether the client may: it has to come back.
+                // It cannot be decided yet whether the client may subscribe, so the client has to connect again.
                 Err(Error::INTERNAL) => context.disconnect(Disconnect::SERVER_ERROR),
                 Err(error) => context.effects.number_cause(error.code),
             }
@@ -446,7 +448,7 @@ impl Session {
         if connecting.is_overrun {
             return context.disconnect(Disconnect::SLOW);
         }
-        // A ban that has come meanwhile did not find the client among those that are connected.
+        // A ban that arrived meanwhile did not find this client among the connected clients.
         if connecting.bans_version != context.node.bans.version() && self.end_if_banned(context) {
             return;
         }
@@ -455,7 +457,7 @@ impl Session {
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
         self.heartbeat = Heartbeat::due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
-        // They send by requests of their own: commands, or reactions.
+        // Clients of these transports send commands or reactions by separate requests.
         let is_apart = matches!(self.transport, TransportMode::Emulated | TransportMode::OneWay);
         let signature = if is_apart { context.node.signer.sign(self.owner()) } else { String::new() };
         let result = ConnectResult {
@@ -472,50 +474,50 @@ impl Session {
         };
         context.effects.messages.reply(connecting.command, &Reply::Connect(result));
         if !connecting.held.is_empty() {
-            // The reply goes first, then the pushes that were held back: they must not share a message with later
+            // The reply goes first, then the pushes that were held back. They must not share a message with later
             // replies.
             context.effects.released = connecting.held;
         }
     }
 
-    /// Seconds until the client must send a new token; `None` = never.
+    /// The number of seconds until the client must send a new token; `None` = never.
     pub(super) fn connection_ttl_s(&self, context: &Context<'_>) -> Option<u64> {
         let is_of_client = self.expire_at_s > 0 && !context.node.client.proxy.refresh.enabled;
         is_of_client.then(|| u64::from(self.expire_at_s).saturating_sub(context.now_s()).max(1))
     }
 }
 
-/// Whether the backend says who the client is: it has sent no token.
+/// Whether the backend has to authenticate the client, because it has sent no token.
 pub(super) fn asks_connect_hook(token: &str, context: &Context<'_>, log: &mut impl RuleLog) -> bool {
     log.asks(DecisionRule::ConnectHook, token.is_empty() && context.node.client.proxy.connect.enabled)
 }
 
-/// Who a client is, and what it gets with its connect.
+/// The identity of a client, and what it gets when it connects.
 pub(super) struct ClientAdmission {
     claims: ConnectionClaims,
     data: Option<Bytes>,
     meta: Option<Bytes>,
     labels: Option<Bytes>,
     caps: Option<Arc<Capabilities>>,
-    /// The backend has said it, so that a mistake in it is not the client's.
+    /// The backend provided it, so the client is not to blame for a mistake in it.
     is_of_hook: bool,
-    /// A token has said it.
+    /// A token provided it.
     is_by_token: bool,
 }
 
 impl ClientAdmission {
-    /// By the claims of a client that needs no token.
+    /// The admission of a client that needs no token.
     pub(super) fn without_token(claims: ConnectionClaims) -> Self {
         let (is_of_hook, is_by_token) = (false, false);
         ClientAdmission { claims, data: None, meta: None, labels: None, caps: None, is_of_hook, is_by_token }
     }
 
-    /// By the claims of a token.
+    /// The admission by the claims of a token.
     fn of_token(claims: ConnectionClaims) -> Self {
         ClientAdmission { is_by_token: true, ..ClientAdmission::without_token(claims) }
     }
 
-    /// By the answer of the backend.
+    /// The admission by the answer of the backend.
     pub(super) fn of_hook(answer: ConnectAnswer) -> Self {
         let ConnectAnswer { claims, data, meta, caps, labels } = answer;
         ClientAdmission { claims, data, meta, labels, caps, is_of_hook: true, is_by_token: false }
@@ -526,11 +528,11 @@ impl ClientAdmission {
 enum ChannelRefusal {
     /// The info or data of the channel cannot be used.
     Payload(String),
-    /// The channel, and the error.
+    /// The client cannot be subscribed to this channel because of this error.
     Channel(String, Error),
 }
 
-/// Checks the channels that the backend names before the first subscription begins: a refused client has none.
+/// Checks the channels that the backend names before the first subscription begins. A refused client gets none of them.
 fn check_channels(subs: &BTreeMap<String, SubscribeOptions>, context: &Context<'_>) -> Result<(), ChannelRefusal> {
     for (count, channel) in subs.keys().enumerate() {
         let error = match context.node.namespaces.resolve(channel) {
@@ -543,7 +545,7 @@ fn check_channels(subs: &BTreeMap<String, SubscribeOptions>, context: &Context<'
     Ok(())
 }
 
-/// Why nobody knows who the client is.
+/// Why a client cannot be authenticated.
 pub(super) enum ConnectRefusal {
     Error(Error),
     Disconnect(Disconnect),
@@ -564,7 +566,7 @@ impl ServerSubscription {
     }
 }
 
-/// How the connection token of nobody is refused, at connect and at refresh; None = it is not.
+/// How a connection token without a user is refused, at connect and at refresh; `None` = it is not refused.
 pub(super) fn refused_anonymous(claims: &ConnectionClaims, context: &mut Context<'_>) -> Option<Disconnect> {
     if !claims.sub.is_empty() || !context.node.client.disallow_anonymous_connection_tokens {
         return None;

@@ -1,4 +1,4 @@
-//! What a session is given while it decides.
+//! What a session can read and use while it decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,80 +23,80 @@ use crate::request::{ChannelRequest, ConnectionId};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
-/// What all sessions of a node share.
+/// The settings and services that all sessions of a node share.
 pub struct SessionSettings {
     /// The `client` settings.
     pub client: ClientSettings,
-    /// The channels' options.
+    /// The namespaces with the options of their channels.
     pub namespaces: Arc<Namespaces>,
-    /// Verifies tokens.
+    /// Verifies connection and subscription tokens.
     pub verifier: Box<dyn Verifier + Send + Sync>,
-    /// Who is not let in, whatever else permits it.
+    /// The bans. They take precedence over every permission.
     pub bans: Arc<Bans>,
-    /// The registry's scopes.
+    /// The scopes of the registry.
     pub scopes: Scopes,
-    /// What hooks need of sessions.
+    /// What hooks require of sessions.
     pub hooks: HookNeeds,
-    /// The server's version, for connect replies.
+    /// The server's version, which connect replies contain.
     pub version: &'static str,
-    /// The node's id, for clients whose commands come in separate HTTP requests.
+    /// The node's id, which clients need whose commands come in separate HTTP requests.
     pub id: String,
-    /// Signs client ids, so that such a request can prove that it is of its client.
+    /// Signs client ids. With the signature, a separate HTTP request proves that it belongs to its client.
     pub signer: Arc<dyn SessionSigner + Send + Sync>,
-    /// Counts the connections of users; `None` = they have no limit.
+    /// Counts the connections of each user; `None` = there is no limit of connections per user.
     pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
-    /// The rates of commands, errors and failed connects; `None` = none is switched on.
+    /// The rates of commands, errors and failed connects; `None` = no rate is switched on.
     pub limits: Option<RateLimits>,
-    /// Bytes that a client may send ahead while its connect is under way.
+    /// How many bytes a client may send ahead while its connect is under way.
     pub deferred_max: usize,
-    /// The limits of what clients may report.
+    /// The limits on events that clients report about themselves.
     pub track: TrackLimits,
-    /// Subscriptions that begin and end are noted ([`Effects::subscription_changes`]).
+    /// Whether begins and ends of subscriptions are noted ([`Effects::subscription_changes`]).
     pub notes_subscriptions: bool,
     /// How long a client that sends lines may be silent; zero = for ever.
     pub line_idle: Duration,
 }
 
-/// What the hooks of a node need of its sessions.
+/// What the hooks of a node require of its sessions.
 #[derive(Debug, Default)]
 pub struct HookNeeds {
-    /// Methods that a backend answers.
+    /// The methods that a backend answers.
     pub rpc: RpcSettings,
-    /// Names, in lower case, of header fields that clients may claim because some hook passes them on.
+    /// The header fields, in lower case, that clients may claim because some hook forwards them.
     pub emulated_header_names: Vec<String>,
-    /// Somebody is sent the `meta` of connections.
+    /// Whether the `meta` of connections is kept, because some backend receives it.
     pub keeps_meta: bool,
-    /// The compiled capabilities of connections.
+    /// The compiled capabilities of the node's connections.
     pub caps: Arc<CapsCache>,
 }
 
 /// Signs client ids, so that `/emulation` can authenticate them.
 pub trait SessionSigner {
-    /// The signature of a client id. It is a secret between the node and the client.
+    /// Returns the signature of a client id. It is a secret between the node and the client.
     fn sign(&self, client: OwnerId) -> String;
 }
 
 /// What a session can use while it decides.
 pub struct Context<'a> {
-    /// Unix milliseconds.
+    /// The time of the call, Unix milliseconds.
     pub now_ms: u64,
-    /// The time by which rates are measured: microseconds of a clock that is never set.
+    /// The time that rates use: microseconds of a monotonic clock.
     pub now_us: u64,
-    /// A random number, new for each call.
+    /// A random number, different in each call.
     pub random: u64,
     /// The id of the session's connection.
     pub id: ConnectionId,
-    /// Time between two pings of this session.
+    /// The time between two pings of this session.
     pub ping_interval: Duration,
-    /// What all sessions of the node share.
+    /// The settings and services that all sessions of the node share.
     pub node: &'a SessionSettings,
     /// The subscribers of the session's shard.
     pub hub: &'a mut Hub,
-    /// The reports of the clients of the session's shard.
+    /// The events that clients of the session's shard have reported.
     pub tracker: &'a mut Tracker,
-    /// The reactions of the clients of the session's shard.
+    /// The reactions of clients of the session's shard.
     pub reactions: &'a mut ReactionBoard,
-    /// How much the connection may be sent now.
+    /// How much may be sent to the connection now.
     pub room: Room,
     /// The effects that the shard carries out.
     pub effects: &'a mut Effects,
@@ -108,12 +108,12 @@ impl Context<'_> {
         self.now_ms / 1_000
     }
 
-    /// The time by which rates are measured, nanoseconds.
+    /// The time that rates use, nanoseconds of a monotonic clock.
     pub(super) fn now_ns(&self) -> u64 {
         self.now_us.saturating_mul(1_000)
     }
 
-    /// Sends a request to the home of a channel. Without a ticket there is no reply.
+    /// Sends a request to the home of a channel. `ticket`: `None` = the session needs no response.
     pub(super) fn request(&mut self, channel: ChannelName, ticket: Option<Ticket>, request: ChannelRequest) {
         self.effects.requests.push(Outbound { channel, ticket, request });
     }

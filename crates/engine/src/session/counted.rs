@@ -1,5 +1,5 @@
-//! State that few sessions have, such as the count of their user's connections: these have a limit, and are counted
-//! before the connect reply.
+//! State that few sessions have, such as the count of connections for their user. Users with a limit are counted before
+//! the connect reply.
 
 use std::sync::Arc;
 
@@ -13,35 +13,35 @@ pub trait UserCounter {
     /// Counts one more connection of a user. Returns false, and counts nothing, if the user has reached the limit.
     fn take(&self, user: &str) -> bool;
 
-    /// A connection of the user that was counted has ended.
+    /// Notes that a counted connection of the user has ended.
     fn give_back(&self, user: &str);
 }
 
-/// State that few sessions have.
+/// State that few sessions have, kept apart to save memory.
 #[derive(Debug, Default)]
 pub(super) struct RareState {
-    /// Scopes and patterns of names that the token allows.
+    /// The scopes and patterns of names that the token allows.
     pub(super) granted: Box<[(Box<str>, Box<str>)]>,
-    /// The count of the connection; `None` = it is not counted.
+    /// The counted connection of the user; `None` = it is not counted.
     pub(super) counted: Option<CountedUser>,
-    /// Commands that wait for room; `None` = none wait.
+    /// The commands that wait for room; `None` = no command waits.
     pub(super) deferred: Option<Deferred>,
-    /// What hooks need; `None` = none was asked, and no token said anything for one.
+    /// The state of hooks; `None` = no hook was called, and no token contained anything for one.
     pub(super) hooks: Option<Box<HookState>>,
-    /// What rates need; `None` = none is switched on that needs something of this session yet.
+    /// The state of rates; `None` = no rate needs any state of this session yet.
     pub(super) limits: Option<Box<LimitState>>,
-    /// What the client has used of its rate of reactions.
+    /// How much of its reaction rate the client has used.
     pub(super) reactions: ReactionRate,
 }
 
-/// A connection that is counted until this is dropped, so that its end is counted exactly once.
+/// A connection that is counted until this value is dropped, so that its end is counted exactly once.
 pub(super) struct CountedUser {
     counter: Arc<dyn UserCounter + Send + Sync>,
     user: Box<str>,
 }
 
 impl CountedUser {
-    /// Counts a connection; `None` = the user has reached the limit.
+    /// Counts a connection of the user; `None` = the user has reached the limit.
     pub(super) fn take(counter: &Arc<dyn UserCounter + Send + Sync>, user: &str) -> Option<Self> {
         counter.take(user).then(|| CountedUser { counter: Arc::clone(counter), user: user.into() })
     }

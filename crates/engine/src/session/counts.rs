@@ -4,38 +4,38 @@ use touchline_protocol::command::{Command, CommandKind};
 
 use crate::namespace::NamespaceIndex;
 
-/// The method of a command of a client.
+/// The method of a client's command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CommandMethod {
-    /// None: a line that is not a command, or a command without a method.
+    /// No method: a line that is not a command, or a command without a method.
     #[default]
     None,
-    /// `connect`.
+    /// The command `connect`.
     Connect,
-    /// `subscribe`.
+    /// The command `subscribe`.
     Subscribe,
-    /// `unsubscribe`.
+    /// The command `unsubscribe`.
     Unsubscribe,
-    /// `publish`.
+    /// The command `publish`.
     Publish,
-    /// `presence`.
+    /// The command `presence`.
     Presence,
-    /// `presence_stats`.
+    /// The command `presence_stats`.
     PresenceStats,
-    /// `history`.
+    /// The command `history`.
     History,
-    /// `rpc`, with the methods of the registry.
+    /// `rpc`, including the methods of the registry.
     Rpc,
-    /// `refresh`.
+    /// The command `refresh`.
     Refresh,
-    /// `sub_refresh`.
+    /// The command `sub_refresh`.
     SubRefresh,
-    /// `send`.
+    /// The command `send`.
     Send,
 }
 
 impl CommandMethod {
-    /// All methods, in the order of their numbers.
+    /// All methods, in the order of their discriminants.
     pub const ALL: [CommandMethod; 12] = [
         CommandMethod::None,
         CommandMethod::Connect,
@@ -51,7 +51,7 @@ impl CommandMethod {
         CommandMethod::Send,
     ];
 
-    /// The name in metrics.
+    /// The method's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             CommandMethod::None => "none",
@@ -69,7 +69,7 @@ impl CommandMethod {
         }
     }
 
-    /// The method of a command.
+    /// Returns the method of a command.
     pub(super) fn of(command: &Command<'_>) -> Self {
         match &command.operation {
             None => CommandMethod::None,
@@ -88,23 +88,23 @@ impl CommandMethod {
     }
 }
 
-/// What has become of a subscribe.
+/// The outcome of a subscribe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubscribeOutcome {
     /// The subscription has begun.
     Accepted,
-    /// The client was refused, and would be again.
+    /// The client was refused. Trying again would not help.
     Refused,
-    /// The client may try again: the error is temporary.
+    /// The subscribe failed with a temporary error. The client may try again.
     Failed,
 }
 
 impl SubscribeOutcome {
-    /// All outcomes, in the order of their numbers.
+    /// All outcomes, in the order of their discriminants.
     pub const ALL: [SubscribeOutcome; 3] =
         [SubscribeOutcome::Accepted, SubscribeOutcome::Refused, SubscribeOutcome::Failed];
 
-    /// The name in metrics.
+    /// The outcome's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             SubscribeOutcome::Accepted => "accepted",
@@ -114,32 +114,32 @@ impl SubscribeOutcome {
     }
 }
 
-/// Something that a session has done.
+/// Something that a session has done, for the metrics of its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionCount {
-    /// It has executed or refused a command.
+    /// The session has executed or refused a command.
     Command(CommandMethod),
-    /// It has told the client an error.
+    /// The session has sent an error to the client.
     Error {
-        /// The method of the command.
+        /// The method of the failed command.
         method: CommandMethod,
         /// The number of the error.
         code: u32,
     },
-    /// A subscribe of the client or of the server has come to its end.
+    /// A subscribe of the client or of the server is finished.
     Subscribe {
         /// The namespace of the channel.
         namespace: NamespaceIndex,
-        /// What has become of it.
+        /// The outcome of the subscribe.
         outcome: SubscribeOutcome,
     },
-    /// A subscription has begun whose client asked for what it has missed.
+    /// A subscription has begun whose client asked to recover missed publications.
     Recovery {
         /// The namespace of the channel.
         namespace: NamespaceIndex,
-        /// How many publications it had missed; `None` = the log does not have them all any more.
+        /// The number of missed publications; `None` = the log no longer has all of them.
         publications: Option<usize>,
     },
-    /// A subscription has ended before its connection; the code says why, 0 = the client has unsubscribed.
+    /// A subscription has ended before its connection. The code is the reason; 0 = the client has unsubscribed.
     Unsubscribe(u32),
 }

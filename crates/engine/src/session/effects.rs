@@ -1,4 +1,4 @@
-//! What a session has decided, for its shard to carry out.
+//! What a session has decided. Its shard carries it out.
 
 use bytes::Bytes;
 use touchline_protocol::Disconnect;
@@ -12,50 +12,50 @@ use crate::hook::HookCall;
 use crate::namespace::NamespaceIndex;
 use crate::request::ChannelRequest;
 
-/// The effects of a session that its shard carries out. Reused from call to call.
+/// The effects of a session that its shard carries out. The value is reused from call to call.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Messages for the client, in its own encoding.
+    /// The messages for the client, in the client's encoding.
     pub messages: Messages,
-    /// A ping for the client.
+    /// Whether to send a ping to the client.
     pub ping: bool,
-    /// Pushes that were held back while the connect was under way. They follow the messages.
+    /// Pushes that were held back while the connect was under way. They are sent after the messages.
     pub released: Vec<Bytes>,
-    /// Requests to homes of channels.
+    /// The requests to homes of channels.
     pub requests: Vec<Outbound>,
-    /// Requests to the directory. With a ticket they need a reply.
+    /// The requests to the directory. A request with a ticket needs a response.
     pub directory_requests: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
-    /// Questions to the backend.
+    /// The hook calls to make to backends.
     pub hook_calls: Vec<HookCall>,
-    /// Numbers of questions whose answer is not wanted any more.
+    /// The numbers of hook calls whose answer is no longer needed.
     pub cancelled_hooks: Vec<u32>,
-    /// The client's next command is to be carried out at this time, as of [`super::Context::now_us`], and its input
-    /// waits until then; `None` = at once.
+    /// When the client's next command is executed, as of [`super::Context::now_us`]. Its input waits until then; `None`
+    /// = it is executed at once.
     pub hold_until_us: Option<u64>,
-    /// A subscription has begun in a channel whose publications may be dropped while they wait for the client.
+    /// Whether a subscription has begun in a channel whose publications may be dropped while they wait for the client.
     pub may_drop: bool,
     /// Subscriptions that have begun or ended, if they are noted ([`super::SessionSettings::notes_subscriptions`]).
     pub subscription_changes: Vec<SubscriptionChange>,
-    /// Ends the connection.
+    /// The disconnect that ends the connection; `None` = it stays.
     pub disconnect: Option<Disconnect>,
-    /// Name and version of the client's program, once the client has sent them; for metrics.
+    /// The name and version of the client's program, once the client has sent them, for metrics.
     pub program: Option<(Box<str>, Box<str>)>,
-    /// What the session has done; for metrics.
+    /// What the session has done, for metrics.
     pub counts: Vec<SessionCount>,
-    /// The method of the command that the session deals with.
+    /// The method of the command that the session is executing.
     pub(super) method: CommandMethod,
-    /// The namespace of the channel to which the session subscribes its client.
+    /// The namespace of the channel that the session is subscribing its client to.
     pub(super) namespace: NamespaceIndex,
-    /// How many of these errors are the client's own doing, and count for its rate of errors.
+    /// How many of these errors the client has caused itself. They count for its rate of errors.
     pub(super) client_errors: u32,
-    /// Causes of the client's refusals; for the log.
+    /// The causes of the client's refusals, for the log.
     pub refusals: Vec<RefusalReport>,
-    /// The client gets the cause, too.
+    /// Whether the client also gets the cause of a refusal.
     pub(super) tells_cause: bool,
 }
 
 impl Effects {
-    /// The numbers of the errors that the client was told.
+    /// The numbers of the errors that were sent to the client.
     pub fn errors(&self) -> impl Iterator<Item = u32> {
         self.counts.iter().filter_map(|count| match count {
             SessionCount::Error { code, .. } => Some(*code),
@@ -63,17 +63,17 @@ impl Effects {
         })
     }
 
-    /// Something else begins: what follows is about no command and no channel until one is named.
+    /// Starts a new decision: it concerns no command and no channel until one is named.
     pub fn begin(&mut self) {
         (self.method, self.namespace) = (CommandMethod::None, NamespaceIndex::UNKNOWN);
     }
 
-    /// Counts a subscribe that is refused.
+    /// Counts a refused subscribe.
     pub(super) fn count_refused_subscribe(&mut self, is_temporary: bool) {
         self.count_subscribe(if is_temporary { SubscribeOutcome::Failed } else { SubscribeOutcome::Refused });
     }
 
-    /// Counts what has become of a subscribe to the channel at hand.
+    /// Counts the outcome of a subscribe to the current channel.
     pub(super) fn count_subscribe(&mut self, outcome: SubscribeOutcome) {
         self.counts.push(SessionCount::Subscribe { namespace: self.namespace, outcome });
     }
@@ -82,41 +82,41 @@ impl Effects {
 /// A subscription that has begun or ended.
 #[derive(Debug)]
 pub struct SubscriptionChange {
-    /// The channel.
+    /// The channel of the subscription.
     pub channel: ChannelName,
-    /// Its number among the subscriptions of its session, the same when it begins and when it ends.
+    /// The number of the subscription within its session. It is the same at the begin and at the end.
     pub number: u32,
-    /// How it has ended; `None` = it has begun.
+    /// How the subscription has ended; `None` = it has begun.
     pub end: Option<SubscriptionEnd>,
 }
 
 /// The end of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriptionEnd {
-    /// Why, by the numbers of [`touchline_protocol::Unsubscribe`]; `None` = the connection has ended.
+    /// The code of the reason, as in [`touchline_protocol::Unsubscribe`]; `None` = the connection has ended.
     pub code: Option<u32>,
-    /// How long it was there, milliseconds.
+    /// How long the subscription existed, milliseconds.
     pub duration_ms: u64,
 }
 
 /// A request to the home of a channel.
 #[derive(Debug)]
 pub struct Outbound {
-    /// The channel.
+    /// The channel whose home gets the request.
     pub channel: ChannelName,
-    /// The ticket comes back with the reply; `None` = there is no reply.
+    /// The ticket that comes back with the response; `None` = there is no response.
     pub ticket: Option<Ticket>,
-    /// The request.
+    /// The request to the home.
     pub request: ChannelRequest,
 }
 
-/// A refusal, for the operator's log.
+/// The report of a refusal, for the operator's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusalReport {
-    /// Number of the error or of the disconnect that the client gets; 0 = it gets none.
+    /// The number of the error or of the disconnect that the client gets; 0 = it gets none.
     pub code: u32,
-    /// What is missing or wrong. A fixed text: never anything that was sent.
+    /// What is missing or wrong. The text is fixed: it never contains anything that was sent.
     pub cause: &'static str,
-    /// The channel, at most 64 bytes of its name; empty = it is not about a channel.
+    /// The channel, at most 64 bytes of its name; empty = the refusal does not concern a channel.
     pub channel: Box<str>,
 }

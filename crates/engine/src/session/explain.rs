@@ -1,6 +1,6 @@
-//! Says how a session decides: which rules it asks, in its order, and what each of them says.
+//! Explains how a session decides: which rules it checks, in which order, and what the result of each rule is.
 //!
-//! Nothing is decided here: the steps come from the functions by which the session decides.
+//! This module decides nothing itself: the steps come from the functions by which the session decides.
 
 use std::borrow::Cow;
 
@@ -22,67 +22,67 @@ use crate::namespace::ChannelOptions;
 /// What a client wants to do.
 #[derive(Debug, Clone, Copy)]
 pub enum ExplainedAction<'a> {
-    /// Connect.
+    /// The client wants to connect.
     Connect {
         /// The connection token; empty = the client sends none.
         token: &'a str,
     },
-    /// Subscribe to a channel.
+    /// The client wants to subscribe to a channel.
     Subscribe {
-        /// The channel.
+        /// The channel to subscribe to.
         channel: &'a str,
         /// The subscription token; empty = the client sends none.
         token: &'a str,
     },
-    /// Do something else in a channel.
+    /// The client wants to do something else in a channel.
     InChannel {
-        /// What.
+        /// The kind of action.
         action: ChannelAction,
-        /// The channel.
+        /// The channel of the action.
         channel: &'a str,
     },
-    /// Call a method.
+    /// The client wants to call a method.
     Rpc {
-        /// The method.
+        /// The name of the method.
         method: &'a str,
-        /// Its data, JSON.
+        /// The data of the call, JSON.
         data: &'a str,
     },
 }
 
-/// What a step says, and what all steps say together.
+/// The result of one step, or of all steps together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepVerdict {
-    /// Nothing: the next rule is asked.
+    /// The rule does not decide: the next rule is checked.
     Nothing,
-    /// It is permitted.
+    /// The action is permitted.
     Allowed,
-    /// It is not.
+    /// The action is refused.
     Refused {
-        /// The number that the client gets.
+        /// The number of the error or of the disconnect that the client gets.
         code: u32,
-        /// The connection ends: the number is that of a disconnect.
+        /// Whether the connection ends: then the number is that of a disconnect.
         is_disconnect: bool,
-        /// The text that the server logs.
+        /// The cause that the server logs.
         cause: Cow<'static, str>,
     },
-    /// The backend decides.
+    /// The backend has to decide.
     Asked {
-        /// The hook.
+        /// The hook that is called.
         hook: HookKind,
         /// The name of the backend: `default`, or one of `proxies`.
         backend: Box<str>,
     },
 }
 
-/// One rule, and what it says.
+/// One rule and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedStep {
-    /// The rule.
+    /// The rule that is checked.
     pub rule: DecisionRule,
-    /// What it says.
+    /// The result of the rule.
     pub says: StepVerdict,
-    /// By what it goes.
+    /// The settings and claims that the rule depends on, with their values.
     pub facts: Vec<StepFact>,
 }
 
@@ -101,19 +101,19 @@ impl StepVerdict {
 }
 
 impl ExplainedStep {
-    /// The client is connected as a user, whoever has said so.
+    /// The step for a client that is connected already as this user, no matter how it was authenticated.
     pub fn given(user: &str) -> Self {
         let fact = StepFact { name: "user".into(), value: user.into() };
         ExplainedStep { rule: DecisionRule::Given, says: StepVerdict::Nothing, facts: vec![fact] }
     }
 
-    /// What steps say together: what the last one says that says something. `Nothing` = there is no such step.
+    /// The result of all steps: that of the last step that decides something. `Nothing` = there is no such step.
     pub fn verdict(steps: &[ExplainedStep]) -> &StepVerdict {
         let mut said = steps.iter().rev().map(|step| &step.says);
         said.find(|says| **says != StepVerdict::Nothing).unwrap_or(&StepVerdict::Nothing)
     }
 
-    /// Adds what the rules of permission do not know: the session has refused what they permit.
+    /// Adds a step if the session refuses, for another reason, what the permission rules allow.
     pub fn conclude(steps: &mut Vec<ExplainedStep>, action: &ExplainedAction<'_>, verdict: &StepVerdict) {
         let is_permitted = *ExplainedStep::verdict(steps) == StepVerdict::Allowed;
         if is_permitted && matches!(verdict, StepVerdict::Refused { .. }) {
@@ -129,7 +129,7 @@ impl ExplainedStep {
 type Noted = Vec<(DecisionRule, RuleSays)>;
 
 impl Session {
-    /// The rules that the session asks about an action, in its order, up to the one that decides. Nothing changes.
+    /// The rules that the session checks for an action, in order, up to the one that decides. Nothing changes.
     pub fn explain(&self, action: &ExplainedAction<'_>, context: &mut Context<'_>) -> Vec<ExplainedStep> {
         match action {
             ExplainedAction::Connect { token } => self.explain_connect(token, context),
@@ -278,8 +278,8 @@ impl Session {
 }
 
 impl StepSubject<'_> {
-    /// The steps of rules that were noted. `verdict`: what they say together. If it is a refusal that no rule is noted
-    /// for, nothing has permitted it.
+    /// The steps for the rules that were noted. `verdict`: the result of all steps. If it is a refusal and no rule is
+    /// noted for it, the action was refused because no rule permits it.
     fn steps(&self, noted: Noted, verdict: StepVerdict, context: &Context<'_>) -> Vec<ExplainedStep> {
         let is_refused = matches!(verdict, StepVerdict::Refused { .. });
         let has_refusal = noted.iter().any(|(_, says)| *says == RuleSays::Refuses);
@@ -302,7 +302,7 @@ impl StepSubject<'_> {
     }
 }
 
-/// Takes the cause that was noted last.
+/// Removes and returns the cause that was noted last.
 fn cause_noted(context: &mut Context<'_>) -> Option<&'static str> {
     context.effects.refusals.pop().map(|refused| refused.cause)
 }

@@ -1,4 +1,4 @@
-//! By what a rule goes: the keys of the configuration and the claims, with their values.
+//! What a rule depends on: keys of the configuration and claims, with their values.
 
 use std::borrow::Cow;
 
@@ -14,38 +14,38 @@ use crate::directory;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 use crate::setting::{SettingsTable, ValueKind};
 
-/// A key of the configuration, or a claim, that a rule goes by.
+/// A key of the configuration, or a claim, that a rule depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepFact {
-    /// The key with its place, or the name of the claim.
+    /// The key with its place in the configuration, or the name of the claim.
     pub name: Cow<'static, str>,
-    /// Its value; null = there is none. Never a secret.
+    /// The value; null = there is none. It is never a secret.
     pub value: Value,
 }
 
-/// What a decision is about. What it is not about is empty, or `None`.
+/// The subject of a decision. Fields that do not apply are empty or `None`.
 #[derive(Clone, Copy)]
 pub(super) struct StepSubject<'a> {
     pub(super) session: &'a Session,
     pub(super) channel: &'a str,
-    /// The options of the channel.
+    /// The options of the channel's namespace.
     pub(super) options: Option<&'a ChannelOptions>,
-    /// What a capability has to grant.
+    /// The capability that must be granted.
     pub(super) wanted: Capability,
     pub(super) method: &'a str,
-    /// The data of the method.
+    /// The data of the method call, JSON.
     pub(super) data: &'a str,
     pub(super) token: &'a str,
 }
 
 impl<'a> StepSubject<'a> {
-    /// A decision of a session about nothing yet.
+    /// A subject for this session, with all other fields empty.
     pub(super) fn of(session: &'a Session) -> Self {
         let wanted = Capability::default();
         StepSubject { session, channel: "", options: None, wanted, method: "", data: "", token: "" }
     }
 
-    /// By what a rule goes.
+    /// The facts that a rule depends on.
     pub(super) fn facts(&self, rule: DecisionRule, context: &Context<'_>) -> Vec<StepFact> {
         match rule {
             DecisionRule::ConnectionToken => self.of_connection_token(context),
@@ -92,7 +92,7 @@ impl<'a> StepSubject<'a> {
         }
     }
 
-    /// The claims of a token that is good; nothing of one that is not.
+    /// The claims of a valid connection token; an invalid token has no facts.
     fn of_connection_token(&self, context: &Context<'_>) -> Vec<StepFact> {
         if self.token.is_empty() {
             return vec![fact("token", Value::Null)];
@@ -103,7 +103,7 @@ impl<'a> StepSubject<'a> {
         }
     }
 
-    /// The same of a subscription token.
+    /// The claims of a valid subscription token; an invalid token has no facts.
     fn of_subscription_token(&self, context: &Context<'_>) -> Vec<StepFact> {
         if self.token.is_empty() {
             return vec![fact("token", Value::Null)];
@@ -114,7 +114,7 @@ impl<'a> StepSubject<'a> {
         }
     }
 
-    /// The pattern of the capabilities that grants what is wanted.
+    /// The pattern of the capabilities that grants the wanted capability.
     fn caps(&self) -> Value {
         let Some(caps) = self.session.hooks().and_then(|state| state.caps.as_ref()) else { return Value::Null };
         match caps.described(self.channel, self.wanted) {
@@ -123,7 +123,7 @@ impl<'a> StepSubject<'a> {
         }
     }
 
-    /// What the subscription allows.
+    /// The capabilities that the subscription's `allow` grants.
     fn allow(&self, context: &Context<'_>) -> Value {
         let subscription = self.session.find(self.channel, context.hub);
         let extra = subscription.and_then(|index| self.session.subscriptions[index].extra.as_ref());
@@ -141,7 +141,7 @@ impl<'a> StepSubject<'a> {
             name => format!("channel.namespaces[{name}]"),
         };
         let prefix = format!("{place}.");
-        // The options for anonymous clients say something of them only.
+        // The options for anonymous clients matter only if the client is anonymous.
         let count = 1 + usize::from(self.session.user.is_empty());
         let of_options = |names: &[&str]| keys_of(options, &prefix, names);
         match rule {
@@ -193,7 +193,7 @@ impl<'a> StepSubject<'a> {
         keys_of(options, &format!("registry.scopes[{name}]."), &names[..count])
     }
 
-    /// The namespace of a method that is none of the server's.
+    /// The namespace of a method that is not one of the server's own.
     fn of_method(&self, rule: DecisionRule, context: &Context<'_>) -> Vec<StepFact> {
         let rpc = &context.node.hooks.rpc;
         let namespace = rpc.namespaces.iter().find(|namespace| {
@@ -213,7 +213,7 @@ impl<'a> StepSubject<'a> {
         }
     }
 
-    /// The options of a scope that permit a method, and the claim that may do so too.
+    /// The options of a scope that permit a method, and the claim that can permit it too.
     fn of_scope(&self, context: &Context<'_>) -> Vec<StepFact> {
         let scopes = &context.node.scopes;
         let MethodOwner::Registry(Some(method)) = MethodOwner::of(self.method) else { return Vec::new() };
@@ -242,18 +242,18 @@ fn text_or_none(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { text.into() }
 }
 
-/// Keys of the `client` settings.
+/// The values of keys of the `client` settings.
 fn of_client(names: &[&str], context: &Context<'_>) -> Vec<StepFact> {
     keys_of(&context.node.client, "client.", names)
 }
 
-/// The same for a key that lets in whoever comes, perhaps from this machine only.
+/// The same for a key that accepts any client, possibly only from this machine.
 fn of_open_door(name: &str, context: &Context<'_>) -> Vec<StepFact> {
     let is_local_only = context.node.client.anonymous_on_loopback_only;
     of_client(&[name, "anonymous_on_loopback_only"][..1 + usize::from(is_local_only)], context)
 }
 
-/// Keys of a table with the values that they have.
+/// The values of some keys of a table.
 fn keys_of(table: &dyn SettingsTable, prefix: &str, names: &[&str]) -> Vec<StepFact> {
     let keys = table.keys();
     let found = names.iter().filter_map(|name| keys.iter().find(|key| key.path == *name));

@@ -1,16 +1,16 @@
-//! What a session counts for the flow of its commands: how many are under way, and which commands wait.
+//! The flow of a session's commands: how many are under way, and which ones wait.
 
 use super::ticket::Ticket;
 use super::weight::Weight;
 
-/// How many commands are under way. The commands that wait are in [`super::counted::RareState`].
+/// The number of commands under way. Waiting commands are in [`super::counted::RareState`].
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// Requests without a reply, except calls.
+    /// The number of requests without a reply. Calls do not count.
     pub(super) in_flight: u16,
-    /// One of them may have a large reply.
+    /// Whether one of these requests may have a large reply.
     pub(super) has_large: bool,
-    /// Control frames before the connect.
+    /// The number of control frames before the connect.
     pub(super) early_frames: u8,
 }
 
@@ -18,11 +18,12 @@ pub(super) struct Flow {
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     pub(super) bytes: Vec<u8>,
-    /// Bytes of the commands that have been executed.
+    /// The bytes of the commands in the buffer that have been executed.
     pub(super) at: usize,
-    /// The next command has been charged to its rates.
+    /// Whether the next command has been charged to its rates.
     pub(super) is_paid: bool,
-    /// Where the bytes that came at one time end, and that time, microseconds; kept where commands wait for rates.
+    /// When each part of the bytes arrived: the index where the part ends, and the time in microseconds. Kept only if
+    /// commands wait for rates.
     pub(super) arrivals: Vec<(usize, u64)>,
 }
 
@@ -37,7 +38,7 @@ impl Deferred {
         }
     }
 
-    /// Notes when the bytes came that have no time yet.
+    /// Notes the arrival time of the bytes that have no time yet.
     pub(super) fn note_arrival(&mut self, now_us: u64) {
         match self.arrivals.last_mut() {
             Some((end, at_us)) if *at_us == now_us => *end = self.bytes.len(),
@@ -45,20 +46,20 @@ impl Deferred {
         }
     }
 
-    /// When the byte at this place came, microseconds; `None` = it was not noted.
+    /// When the byte at this index arrived, microseconds; `None` = it was not noted.
     pub(super) fn arrival_us(&self, place: usize) -> Option<u64> {
         let index = self.arrivals.partition_point(|(end, _)| *end <= place);
         self.arrivals.get(index).map(|(_, at_us)| *at_us)
     }
 
-    /// Bytes that it takes.
+    /// The bytes that the waiting commands take.
     pub(super) fn size(&self) -> usize {
         self.bytes.capacity() + self.arrivals.capacity() * size_of::<(usize, u64)>()
     }
 }
 
 impl Flow {
-    /// A request was sent.
+    /// Notes that a request was sent.
     pub(super) fn begin(&mut self, weight: Weight) {
         if weight != Weight::Waiting {
             self.in_flight += 1;
@@ -66,17 +67,17 @@ impl Flow {
         }
     }
 
-    /// A command waits for a hook, or behind one.
+    /// Notes that a command waits for a hook, or for an earlier command that waits for one.
     pub(super) fn hold(&mut self) {
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
-    /// A command does not wait for a hook any more.
+    /// Notes that a command no longer waits for a hook.
     pub(super) fn release(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// A request has its reply.
+    /// Notes that a request has its reply.
     pub(super) fn end(&mut self, ticket: Ticket) {
         if let Some(weight @ (Weight::Small | Weight::Large)) = ticket.weight() {
             self.in_flight = self.in_flight.saturating_sub(1);

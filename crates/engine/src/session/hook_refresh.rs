@@ -13,13 +13,13 @@ use crate::duration::millis;
 use crate::hook::{HookKind, HookOutcome, HookRequest, HookResult, RefreshAnswer, SubRefreshAnswer};
 use crate::settings::ClientSettings;
 
-/// The longest time over which refreshes are spread, so that a crowd that connected together does not ask together.
+/// The longest time over which refreshes are spread, so that clients that connected together do not all ask at once.
 const SPREAD_MAX: Duration = Duration::from_secs(5);
-/// How long a refresh waits while as many subscriptions of its connection are asked about as may be, milliseconds.
+/// How long a refresh waits if the limit of simultaneous questions about subscriptions is reached, milliseconds.
 const BUSY_MS: u64 = 1_000;
 
 impl Session {
-    /// When the backend is asked about the connection, Unix milliseconds; `u64::MAX` = never.
+    /// When to ask the backend about the connection, Unix milliseconds; `u64::MAX` = never.
     pub(super) fn refresh_due_ms(&self, client: &ClientSettings) -> u64 {
         let plan = self.hooks().map_or(RetryPlan::default(), |state| state.refresh);
         self.due_ms(self.expire_at_s, client.expired_close_delay, plan)
@@ -31,7 +31,7 @@ impl Session {
         self.due_ms(subscription.expire_at_s, client.expired_sub_close_delay, plan)
     }
 
-    /// At its expiry, and a random part of the delay later that is this session's own.
+    /// The time of the refresh: at the expiry, plus a random part of the delay that differs between sessions.
     fn due_ms(&self, expire_at_s: u32, delay: Duration, plan: RetryPlan) -> u64 {
         match (expire_at_s, plan.at_ms) {
             (0, _) => u64::MAX,
@@ -44,15 +44,16 @@ impl Session {
         }
     }
 
-    /// Asks the backend whether the connection may go on.
+    /// Asks the backend whether the connection may continue.
     pub(super) fn ask_refresh(&mut self, context: &mut Context<'_>) {
         let state = self.hooks_mut();
         state.refresh = state.refresh.asked();
         self.ask("", WaitingAction::Refresh, HookRequest::Refresh, context);
     }
 
-    /// Asks the backend whether a subscription may go on; after the answer to another question about its channel, but
-    /// before the client's next one: no client keeps a subscription by commands.
+    /// Asks the backend whether a subscription may continue. If another question about its channel is under way, this
+    /// one follows its answer, but comes before the client's next command: no client can keep a subscription by sending
+    /// commands.
     pub(super) fn ask_sub_refresh(&mut self, index: usize, context: &mut Context<'_>) {
         let channel = context.hub.name(self.subscriptions[index].channel).clone();
         let state = self.hooks_mut();
@@ -71,7 +72,7 @@ impl Session {
         }
     }
 
-    /// Asks about the subscription to a channel, which has expired while the backend was asked something else about it.
+    /// Asks about a subscription that expired while another question about its channel was under way.
     pub(super) fn ask_delayed_sub_refresh(&mut self, channel: &str, context: &mut Context<'_>) {
         let Some(index) = self.find(channel, context.hub) else { return };
         let is_awaited = |extra: &Extra| extra.refresh.at_ms == u64::MAX;
@@ -121,14 +122,14 @@ impl Session {
         }
     }
 
-    /// Ends the subscriptions that have something which only a capability had granted and none grants any more.
+    /// Ends the subscriptions that relied on a capability which is no longer granted.
     pub(super) fn end_what_caps_lost(&mut self, context: &mut Context<'_>) {
         for index in (0..self.subscriptions.len()).rev() {
             self.end_if_lost(index, context);
         }
     }
 
-    /// The same for one subscription. A client that still waits for the reply to its subscribe is told by it.
+    /// The same for one subscription. A client that still waits for the reply to its subscribe gets an error reply.
     pub(super) fn end_if_lost(&mut self, index: usize, context: &mut Context<'_>) {
         let subscription = &self.subscriptions[index];
         if subscription.membership.is_none() && !subscription.is_server_side {
@@ -174,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Ends a subscription that has expired; one that the client did not ask for ends the connection.
+    /// Ends a subscription that has expired. If the client did not ask for the subscription, the connection ends.
     pub(super) fn end_expired(&mut self, index: usize, context: &mut Context<'_>) {
         if self.subscriptions[index].is_server_side {
             return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);

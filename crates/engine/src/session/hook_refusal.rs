@@ -1,4 +1,4 @@
-//! Refusals of backends: what the client gets, and the cause for the log.
+//! Refusals by backends: what the client gets, and the cause for the log.
 
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error};
@@ -6,15 +6,15 @@ use touchline_protocol::{Disconnect, Error};
 use super::context::Context;
 use crate::hook::{HookError, HookKind, HookOutcome};
 
-/// The cause of error 111 where too many calls wait.
+/// The cause of error 111 when too many hook calls wait.
 pub(super) const BUSY: &str = "too many hook calls wait (hooks.queue_max_entries, queue_max_size, queue_timeout)";
-/// The cause where the backend leaves a connect to the server, which does not permit it.
+/// The cause when the backend leaves the decision about a connect to the server, and the server does not permit it.
 pub(super) const UNDECIDED: &str =
-    "the connect hook answered `{}`: it named no user, and anonymous clients are not let in";
-/// The cause of error 100 where the backend has no usable answer.
+    "the connect hook answered `{}`: it named no user, and anonymous clients are not accepted";
+/// The cause of error 100 when the backend has no usable answer.
 pub(super) const NO_ANSWER: &str = "the backend of a hook has not answered, or its answer cannot be used";
 
-/// The cause where the backend has refused.
+/// The cause when the backend has refused.
 const fn refused_by(hook: HookKind) -> &'static str {
     match hook {
         HookKind::Connect => "the backend of the connect hook has refused the client",
@@ -27,7 +27,7 @@ const fn refused_by(hook: HookKind) -> &'static str {
     }
 }
 
-/// Refuses a command as the backend says.
+/// Refuses a command with the error that the backend returned.
 pub(super) fn refuse_command(
     hook: HookKind,
     command: u32,
@@ -51,14 +51,14 @@ pub(super) fn refuse_command(
 }
 
 impl Context<'_> {
-    /// Notes for the log that a backend has refused with this number. The client gets what the backend says, and never
+    /// Notes for the log that a backend has refused with this number. The client gets the backend's error and never
     /// this cause.
     pub(super) fn note_refusal_of(&mut self, hook: HookKind, code: u32, channel: &str) {
         self.because(refused_by(hook), channel);
         self.effects.number_cause(code);
     }
 
-    /// Replies to a command with an error of the backend.
+    /// Replies to a command with the error of the backend.
     pub(super) fn refuse_as(&mut self, hook: HookKind, command: u32, error: &HookError, channel: &str) {
         self.note_refusal_of(hook, error.code, channel);
         self.effects.note_error(error.code, error.temporary);
@@ -66,7 +66,7 @@ impl Context<'_> {
         self.effects.messages.reply(command, &Reply::Refusal { code: *code, message, temporary: *temporary });
     }
 
-    /// Ends the connection as the backend says.
+    /// Ends the connection with the disconnect that the backend returned.
     pub(super) fn end_as(&mut self, hook: HookKind, why: Disconnect, channel: &str) {
         self.note_refusal_of(hook, why.code.into(), channel);
         self.disconnect(why);

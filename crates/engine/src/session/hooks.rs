@@ -1,7 +1,7 @@
-//! Hooks: a session asks the backend, and goes on when the answer has come.
+//! Hooks: a session asks the backend, and continues when the answer arrives.
 //!
 //! Effects of one connection on one channel stay in order: while a question about a channel has no answer, later
-//! commands about it wait behind it. Other channels, pings and deliveries go on.
+//! commands about it wait. Other channels, pings and deliveries continue.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,13 +29,13 @@ use crate::hook::{
 };
 use crate::request::{ChannelRequest, Publish, Response};
 
-/// Names and values of the header fields that a client claims and hooks pass on, together, bytes.
+/// The greatest total size of header fields that a client claims and hooks forward: names and values, bytes.
 const EMULATED_SIZE_MAX: usize = 8 * 1_024;
-/// The cause where a client of a one-way transport names more channels than it may have.
+/// The cause when a client of a one-way transport names more channels than it may have.
 const TOO_MANY_WISHES: &str = "the client names more channels than client.channel_limit";
 
 impl Session {
-    /// What hooks need; `None` = nothing.
+    /// The state of hooks; `None` = there is none.
     pub(super) fn hooks(&self) -> Option<&HookState> {
         self.rare.as_ref()?.hooks.as_deref()
     }
@@ -44,22 +44,22 @@ impl Session {
         self.rare.get_or_insert_default().hooks.get_or_insert_default()
     }
 
-    /// Whether the backend is being asked about commands, or what it has permitted is being carried out.
+    /// Whether the backend is being asked about commands, or its permission is being carried out.
     pub fn owes_answers(&self) -> bool {
         self.hooks().is_some_and(|state| usize::from(self.flow.in_flight) > state.held_commands())
     }
 
-    /// Executes no more commands: the connection is about to end, once the backend has answered.
+    /// Stops executing commands: the connection is about to end, once the backend has answered.
     pub fn wind_down(&mut self) {
         self.hooks_mut().is_winding_down = true;
     }
 
-    /// Whether the backend is being asked who the client is.
+    /// Whether the backend is being asked to authenticate the client.
     pub fn is_authenticating(&self) -> bool {
         matches!(self.phase, Phase::Authenticating)
     }
 
-    /// Asks the backend. Later commands about `channel` wait until the answer has come.
+    /// Asks the backend. Later commands about `channel` wait until the answer arrives.
     pub(super) fn ask(
         &mut self,
         channel: &str,
@@ -87,7 +87,7 @@ impl Session {
         self.ask(channel, action, request, context);
     }
 
-    /// Asks the backend who the client is.
+    /// Asks the backend to authenticate the client.
     pub(super) fn ask_connect(&mut self, command: u32, request: ConnectCommand<'_>, context: &mut Context<'_>) {
         let Ok(data) = request.data.map(RawPayload::checked).transpose() else {
             return self.refuse_connect(command, Error::BAD_REQUEST, context);
@@ -117,8 +117,8 @@ impl Session {
         self.ask("", WaitingAction::Connect { command, subs }, question, context);
     }
 
-    /// Asks the backend whether the client may subscribe. `command`: `None` = it is part of the connect of a client of
-    /// a one-way transport.
+    /// Asks the backend whether the client may subscribe. `command`: `None` = the subscribe is part of the connect of a
+    /// client of a one-way transport.
     pub(super) fn ask_subscribe(
         &mut self,
         command: Option<u32>,
@@ -142,7 +142,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks about channels that the client of a one-way transport has named, as many at a time as may be.
+    /// Asks about channels that the client of a one-way transport has named, up to the limit of simultaneous questions.
     pub(super) fn ask_wishes(&mut self, context: &mut Context<'_>) {
         while self.has_wishes() && context.effects.disconnect.is_none() {
             let Some(HookWish { question, request }) = self.hooks_mut().next_wish(&context.node.client) else { return };
@@ -151,12 +151,13 @@ impl Session {
         }
     }
 
-    /// Whether a backend is asked, or is to be asked, about channels that the client of a one-way transport has named.
+    /// Whether a backend is being asked, or will be asked, about channels that a client of a one-way transport has
+    /// named.
     pub(super) fn has_wishes(&self) -> bool {
         self.hooks().is_some_and(|state| state.wish_count() > 0)
     }
 
-    /// Whether the client of a one-way transport may name one more channel about which a backend is asked.
+    /// Whether the client of a one-way transport may name one more channel that a backend is asked about.
     pub(super) fn may_wish_more(&self, context: &mut Context<'_>) -> bool {
         let wishes = self.hooks().map_or(0, HookState::wish_count);
         let may = self.subscriptions.len() + wishes < context.node.client.channel_limit;
@@ -192,15 +193,15 @@ impl Session {
         self.ask_for_command("", WaitingAction::Rpc { command }, question, context);
     }
 
-    /// Keeps a command if a question about its channel has no answer. Returns whether it is kept. `input`: the command
-    /// as it came.
+    /// Keeps a command if a question about its channel has no answer. Returns whether the command is kept. `input`: the
+    /// bytes of the command.
     pub(super) fn waits_for_hook(&mut self, command: &Command<'_>, input: &[u8]) -> bool {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()).filter(|state| !state.is_idle())
         else {
             return false;
         };
         let Some(channel) = command.operation.as_ref().and_then(channel_of) else { return false };
-        // An unsubscribe waits for nothing: SDKs give a connection up whose unsubscribe is not answered.
+        // An unsubscribe never waits: SDKs close a connection if their unsubscribe gets no reply.
         let is_unsubscribe = matches!(command.operation, Some(CommandKind::Unsubscribe(_)));
         let is_subscribe = matches!(command.operation, Some(CommandKind::Subscribe(_)));
         let subscribe = || is_subscribe.then(|| (command.id, channel.into()));
@@ -212,7 +213,7 @@ impl Session {
         true
     }
 
-    /// Handles the answer of the backend to the question of this number.
+    /// Handles the answer of the backend to the question with this number.
     pub fn handle_hook(&mut self, serial: u32, outcome: HookOutcome, context: &mut Context<'_>) {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
         let Some(HookWait { channel, action, behind, is_refresh_due, .. }) = state.take(serial) else { return };
@@ -243,7 +244,7 @@ impl Session {
         self.run_ready(context);
     }
 
-    /// Executes commands that have waited behind hooks while there is room. Returns how many.
+    /// Executes commands that have finished waiting for hooks, while there is room. Returns how many.
     pub(super) fn run_ready(&mut self, context: &mut Context<'_>) -> usize {
         let mut count = 0;
         while context.effects.disconnect.is_none() && self.is_listening() && self.has_room_for_ready(context) {
@@ -258,20 +259,20 @@ impl Session {
         count
     }
 
-    /// Whether a command that has waited behind a hook can be executed. Such commands count as under way themselves, so
-    /// their number and size say nothing here.
+    /// Whether a command that has finished waiting for a hook can be executed. Such commands count as under way
+    /// themselves, so their number and size do not matter here.
     fn has_room_for_ready(&self, context: &Context<'_>) -> bool {
         context.effects.messages.bytes().len() < context.room.bytes
             && !self.flow.has_large
             && self.hooks().is_some_and(|hooks| !hooks.asks_enough(&context.node.client))
     }
 
-    /// Ends the question whether the client may subscribe to a channel: nothing has permitted it, so the command that
-    /// waits gets 103. The commands behind it go on with the next [`Session::run_ready`].
+    /// Ends the question whether the client may subscribe to a channel. The waiting command gets 103, because nothing
+    /// has permitted it. The next [`Session::run_ready`] executes the commands that waited for this question.
     pub(super) fn cancel_subscribe(&mut self, channel: &str, cause: &'static str, context: &mut Context<'_>) {
         let Some(state) = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut()) else { return };
         let mut refused = state.take_subscribes(channel);
-        // Its place is free when the backend has answered: who subscribes and unsubscribes asks no faster than that.
+        // The question counts until the backend has answered, so subscribing and unsubscribing does not ask faster.
         refused.extend(state.abandon_subscribe(channel));
         refused.sort_unstable();
         let method = context.effects.method;
@@ -285,7 +286,7 @@ impl Session {
         context.effects.method = method;
     }
 
-    /// Ends all questions, because the session ends.
+    /// Abandons all questions, because the session ends.
     pub(super) fn cancel_hooks(&mut self, context: &mut Context<'_>) {
         if let Some(state) = self.hooks() {
             context.effects.cancelled_hooks.extend(state.serials());
@@ -371,7 +372,7 @@ impl Session {
         self.finish_connect(context);
     }
 
-    /// The answer to a subscribe if it allows it; else the client is told.
+    /// The answer to a subscribe if it allows the subscribe; otherwise the client gets the refusal.
     fn allowed_subscribe(
         &mut self,
         outcome: HookOutcome,
@@ -430,7 +431,7 @@ impl Session {
         }
     }
 
-    /// Publishes what the backend has allowed.
+    /// Publishes the publication that the backend has allowed.
     fn publish_as(
         &mut self,
         command: u32,
@@ -447,13 +448,13 @@ impl Session {
         if answer.skip_publish {
             return context.effects.messages.reply(command, &Reply::Publish);
         }
-        // A payload of the client has the format already.
+        // A payload from the client has already been checked against the format.
         let data = match (answer.data, context.node.namespaces.resolve(channel)) {
             (Some(data), Ok(options)) => options.publication_data_format.check(data),
             _ => Ok(data),
         };
         let Ok(data) = data else {
-            context.because("the backend's data do not have the publication_data_format of the namespace", channel);
+            context.because("the backend's data is not in the publication_data_format of the namespace", channel);
             return context.effects.refuse(command, Error::INTERNAL);
         };
         let mut content = self.content_of(channel, data, context);
@@ -470,7 +471,8 @@ impl Session {
         self.request(channel.into(), ticket, ChannelRequest::Publish(Box::new(publish)), context);
     }
 
-    /// An error of the backend ends the session. The client closes the connection; after a while the server does.
+    /// Ends the session with an error of the backend. The client closes the connection, or the server does it after a
+    /// while.
     fn refuse_connect_as(&mut self, command: u32, error: &HookError, context: &mut Context<'_>) {
         if self.transport == TransportMode::OneWay {
             context.note_refusal_of(HookKind::Connect, error.code, "");
@@ -482,7 +484,7 @@ impl Session {
     }
 }
 
-/// The channel that a command is about; `None` = it is about none.
+/// The channel of a command; `None` = the command concerns no channel.
 fn channel_of<'c>(operation: &'c CommandKind<'_>) -> Option<&'c str> {
     match operation {
         CommandKind::Subscribe(request) => Some(&request.channel),

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use crate::limit::{AddressKey, BucketLevels, SharedLimits};
 
-/// What rates need of a session.
+/// The state that rates need in a session.
 #[derive(Debug, Default)]
 pub(super) struct LimitState {
-    /// The address of the client; `None` = no rate of addresses is switched on.
+    /// The address of the client; `None` = no rate by address is switched on.
     pub(super) address: Option<AddressKey>,
     /// The buckets of the connection's commands.
     pub(super) commands: BucketLevels,
     /// The buckets of the connection's errors.
     pub(super) errors: BucketLevels,
-    /// The buckets of the connection's refused commands; of an anonymous client.
+    /// The buckets of the connection's refused commands. They are used for anonymous clients.
     pub(super) refusals: BucketLevels,
-    /// The connect of which the backend decides; `None` = it is not under way, or failed connects have no rate.
+    /// The connect that the backend is deciding about; `None` = none is under way, or failed connects have no rate.
     pub(super) attempt: Option<ConnectAttempt>,
 }
 
-/// An attempt to connect that is under way until this is dropped, so that its end is counted exactly once.
+/// An attempt to connect that is under way until this value is dropped, so that its end is counted exactly once.
 pub(super) struct ConnectAttempt {
     shared: Arc<dyn SharedLimits + Send + Sync>,
     address: AddressKey,
@@ -27,7 +27,7 @@ pub(super) struct ConnectAttempt {
 }
 
 impl ConnectAttempt {
-    /// Begins an attempt; `None` = the address may not try.
+    /// Begins an attempt; `None` = the address may not attempt to connect now.
     pub(super) fn begin(
         shared: &Arc<dyn SharedLimits + Send + Sync>,
         address: AddressKey,

@@ -1,6 +1,6 @@
-//! Rates of what a client does: each command is charged before it is carried out, and before a backend is asked.
+//! Rates of a client's actions: each command is charged before it is executed and before a backend is asked.
 //!
-//! A command is charged once, when its turn has come; one that waits for its token is the first that is carried out
+//! A command is charged once, when it is its turn. A command that waits for its token is the first one that is executed
 //! afterwards. `connect` never waits: it takes its token in advance, or is refused.
 
 use touchline_protocol::command::{Command, CommandKind, Commands};
@@ -13,32 +13,32 @@ use crate::limit::{
     AddressKey, CommandCharge, LimitLayer, LimitOutcome, LimitVerdict, LimitedCommand, RateLimits, Sharer,
 };
 
-/// What becomes of a command by its rates.
+/// What the rates decide about a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Toll {
-    /// It is carried out.
+    /// The command was charged and is executed now.
     Paid,
-    /// It has been refused.
+    /// The command was refused.
     Refused,
-    /// It is carried out later, and has been charged.
+    /// The command was charged and is executed later.
     Later,
 }
 
-/// The cause of a refusal, for each layer.
+/// The cause of a refusal for each layer of rates.
 const ABOVE: [&str; LimitLayer::ALL.len()] = [
-    "client.rate_limit.client_command: no more of this command at present",
-    "client.rate_limit.user_command: no more of this command of this user at present",
-    "client.rate_limit.address_command: no more of this command of this address at present",
+    "client.rate_limit.client_command: the connection sends this command too often",
+    "client.rate_limit.user_command: the user sends this command too often",
+    "client.rate_limit.address_command: the address sends this command too often",
 ];
 const USER_REFUSED: &str = "client.rate_limit.escalation: the user is refused for a while";
 const ADDRESS_REFUSED: &str = "client.rate_limit: the address is refused for a while, by escalation or failed_connect";
 const TOO_MANY_ATTEMPTS: &str =
-    "client.rate_limit.failed_connect: the address has as many connects under way as may fail";
+    "client.rate_limit.failed_connect: too many connects of the address wait for the backend";
 const TOO_MANY_REFUSALS: &str = "client.rate_limit.escalation: too many commands were refused by their rates";
 const TOO_MANY_ERRORS: &str = "client.rate_limit.client_error: the client has caused too many errors";
 
 impl Session {
-    /// Sets the address of the client, which some rate goes by.
+    /// Sets the address of the client, if some rate uses it.
     pub fn set_address(&mut self, address: AddressKey) {
         self.limit_state().address = Some(address);
     }
@@ -47,13 +47,13 @@ impl Session {
         self.rare.get_or_insert_default().limits.get_or_insert_default()
     }
 
-    /// The address of the client; `None` = no rate goes by it.
+    /// The address of the client; `None` = no rate uses it.
     pub fn address(&self) -> Option<AddressKey> {
         self.rare.as_ref()?.limits.as_ref()?.address
     }
 
     /// Charges a command of a connected client to its connection, its user and its address, or to none of them. The
-    /// first that has no token decides. `read_us`: when the command was read, as of [`Context::now_us`].
+    /// first one without a token decides. `read_us`: when the command was read, as of [`Context::now_us`].
     pub(super) fn charge_command(
         &mut self,
         limits: &RateLimits,
@@ -66,7 +66,7 @@ impl Session {
         let waited_ns = context.now_us.saturating_sub(read_us).saturating_mul(1_000);
         let patience_ns = limits.patience_ns.saturating_sub(waited_ns);
         let charge = CommandCharge { command, detail, now_ns: context.now_ns(), patience_ns, is_over: false };
-        // Who leaves a channel that he is not in costs others nothing: it is never refused.
+        // Unsubscribing from a channel that the client is not in costs others nothing, so it is never refused.
         let is_idle = matches!(operation, CommandKind::Unsubscribe(request) if !self.is_in(&request.channel, context));
         let layers = if is_idle { &LimitLayer::ALL[..1] } else { &LimitLayer::ALL[..] };
         let waits_ns = match self.charge_layers(limits, layers, charge) {
@@ -92,8 +92,8 @@ impl Session {
         self.find(channel, context.hub).is_some()
     }
 
-    /// Charges a command to layers, to all of them or to none. Returns for each how long it takes until its tokens are
-    /// there, nanoseconds.
+    /// Charges a command to all layers or to none of them. Returns for each layer how long the command waits for its
+    /// tokens, nanoseconds.
     ///
     /// # Errors
     /// The first layer that refuses the command.
@@ -109,7 +109,7 @@ impl Session {
                 LimitVerdict::Allowed(wait_ns) => waits_ns[layer as usize] = wait_ns,
                 LimitVerdict::Over => {
                     limits.shared.count_command(layer, charge.command, LimitOutcome::Allowed);
-                    // A layer on trial sees what it would see if this one refused the command.
+                    // A layer in trial mode gets the same commands as if this layer refused the command.
                     let is_first = !std::mem::replace(&mut charge.is_over, true);
                     if is_first && charge.command != LimitedCommand::Unsubscribe {
                         self.give_back(limits, &layers[..index], &charge);
@@ -127,7 +127,8 @@ impl Session {
         Ok(waits_ns)
     }
 
-    /// Who shares the buckets of a layer; `None` = the layer has no rates, or they are not of this client.
+    /// The user or address that shares the buckets of a layer; `None` = the layer has no rates, or they do not apply to
+    /// this client.
     fn sharer(&self, limits: &RateLimits, layer: LimitLayer) -> Option<Sharer<'_>> {
         match layer {
             LimitLayer::User if limits.has_users && !self.user.is_empty() => Some(Sharer::User(&self.user)),
@@ -136,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Charges a command to one layer, if that has rates and they are of this client.
+    /// Charges a command to one layer, if the layer has rates and they apply to this client.
     fn charge_layer(&mut self, limits: &RateLimits, layer: LimitLayer, charge: &CommandCharge<'_>) -> LimitVerdict {
         match (layer, &limits.client) {
             (LimitLayer::Client, Some(rules)) => rules.charge(&mut self.limit_state().commands, charge),
@@ -147,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Gives tokens back that a command has taken and does not use.
+    /// Returns tokens that a command has taken and does not use.
     fn give_back(&mut self, limits: &RateLimits, layers: &[LimitLayer], charge: &CommandCharge<'_>) {
         for layer in layers.iter().copied() {
             match (layer, &limits.client) {
@@ -161,7 +162,7 @@ impl Session {
         }
     }
 
-    /// The session ends: gives the tokens of the command back that waits for them.
+    /// Returns the tokens of the command that still waits for them, because the session ends.
     pub(super) fn give_back_unused(&mut self, context: &Context<'_>) {
         let node = context.node;
         let Some(limits) = &node.limits else { return };
@@ -177,9 +178,9 @@ impl Session {
         }
     }
 
-    /// Refuses a command that is above a rate, and counts that at the one whose rate it is: who goes on all the same is
-    /// refused for a while. A connection ends by rates of its own, or of its user; not by what others of its address
-    /// do.
+    /// Refuses a command that is above a rate, and counts the refusal for the connection, user or address of that rate.
+    /// If it continues nevertheless, it is refused for a while. A connection ends because of its own rates or those of
+    /// its user, not because of what others with its address do.
     fn refuse_above(&mut self, limits: &RateLimits, layer: LimitLayer, command: u32, context: &mut Context<'_>) {
         context.because(ABOVE[layer as usize], "");
         context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
@@ -205,8 +206,8 @@ impl Session {
         }
     }
 
-    /// Charges a connect to the client's address. Returns false, and refuses it, if it is above a rate or the address
-    /// is refused.
+    /// Charges a connect to the client's address. Returns false, and refuses the connect, if it is above a rate or if
+    /// the address is currently refused.
     pub(super) fn may_try_connect(&mut self, command: u32, context: &mut Context<'_>) -> bool {
         let node = context.node;
         let Some((limits, address)) = node.limits.as_ref().zip(self.address()) else { return true };
@@ -216,7 +217,7 @@ impl Session {
         self.charge_connect(limits, LimitLayer::Address, command, context)
     }
 
-    /// Whether a backend may be asked about a connect: it counts as a failed one until the backend has answered.
+    /// Whether a backend may be asked about a connect. It counts as failed until the backend has answered.
     pub(super) fn may_ask_connect(&mut self, command: u32, context: &mut Context<'_>) -> bool {
         let node = context.node;
         let limits = node.limits.as_ref().filter(|limits| limits.has_failed_connects);
@@ -227,7 +228,8 @@ impl Session {
         may_try || self.refuse_attempt(command, TOO_MANY_ATTEMPTS, context)
     }
 
-    /// The backend has answered a connect. Returns false, and refuses it, if the address was refused meanwhile.
+    /// Handles that the backend has answered a connect. Returns false, and refuses it, if the address was refused
+    /// meanwhile.
     pub(super) fn end_attempt(&mut self, command: u32, context: &mut Context<'_>) -> bool {
         let state = self.rare.as_mut().and_then(|rare| rare.limits.as_mut());
         let Some(limits) = context.node.limits.as_ref().filter(|_| state.is_some_and(|s| s.attempt.take().is_some()))
@@ -238,7 +240,7 @@ impl Session {
         !self.address().is_some_and(is_refused) || self.refuse_attempt(command, ADDRESS_REFUSED, context)
     }
 
-    /// The same as [`Session::may_try_connect`] for the user of a client that has proved who it is.
+    /// The same as [`Session::may_try_connect`], for the user of an authenticated client.
     pub(super) fn may_connect_as_user(&mut self, command: u32, context: &mut Context<'_>) -> bool {
         let node = context.node;
         let Some(limits) = node.limits.as_ref().filter(|_| !self.user.is_empty()) else { return true };
@@ -260,8 +262,8 @@ impl Session {
             || self.refuse_attempt(command, ABOVE[layer as usize], context)
     }
 
-    /// Charges a subscription that a client of a one-way transport asks for when it connects. Returns whether it may be
-    /// made.
+    /// Charges a subscription that a client of a one-way transport asks for when it connects. Returns whether the
+    /// subscription is allowed.
     pub(super) fn may_wish(&mut self, channel: &str, context: &mut Context<'_>) -> bool {
         let node = context.node;
         let Some(limits) = &node.limits else { return true };
@@ -272,22 +274,22 @@ impl Session {
         false
     }
 
-    /// Refuses a connect. Always false.
+    /// Refuses a connect. Always returns false.
     fn refuse_attempt(&mut self, command: u32, cause: &'static str, context: &mut Context<'_>) -> bool {
         context.because(cause, "");
         self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context);
         false
     }
 
-    /// Notes that the client has not proved who it is.
+    /// Notes that the client failed to authenticate.
     pub(super) fn note_failed_connect(&self, context: &Context<'_>) {
         if let Some((limits, address)) = context.node.limits.as_ref().zip(self.address()) {
             limits.shared.note_failed_connect(address, context.now_ns());
         }
     }
 
-    /// Charges the errors that the client has just caused to its connection; too many of them end it. The shard calls
-    /// it after each decision.
+    /// Charges the errors that the client has just caused to its connection. Too many of them end it. The shard calls
+    /// this function after each decision.
     #[inline]
     pub fn charge_errors(&mut self, context: &mut Context<'_>) {
         let count = std::mem::take(&mut context.effects.client_errors);
@@ -316,7 +318,7 @@ impl Session {
     }
 }
 
-/// A charge of what cannot wait: where a command would wait for its tokens, it takes them in advance.
+/// A charge for something that cannot wait: if it had to wait for its tokens, it takes them in advance.
 fn charge_at_once<'a>(
     limits: &RateLimits,
     command: LimitedCommand,
@@ -326,7 +328,7 @@ fn charge_at_once<'a>(
     CommandCharge { command, detail, now_ns: context.now_ns(), patience_ns: limits.patience_ns, is_over: false }
 }
 
-/// A command that has rates, with the namespace of its channel or its method; `None` = the command has none here.
+/// A command that has rates, with the namespace of its channel or its method; `None` = the command is not rated here.
 fn limited<'c>(operation: &'c CommandKind<'_>, context: &Context<'_>) -> Option<(LimitedCommand, &'c str)> {
     let (command, channel) = match operation {
         CommandKind::Subscribe(request) => (LimitedCommand::Subscribe, &*request.channel),

@@ -7,14 +7,14 @@ use super::counts::CommandMethod;
 use super::state::Session;
 use super::transport::TransportMode;
 
-/// Mistakes (lines that are not valid commands) that a client may make, besides one for each [`COMMANDS_PER_MISTAKE`]
-/// commands.
+/// The number of mistakes (lines that are not valid commands) that a client may make, in addition to one for each
+/// [`COMMANDS_PER_MISTAKE`] commands.
 const MISTAKES_MAX: u8 = 10;
-/// Commands that make up for a mistake.
+/// The number of valid commands that cancel out one mistake.
 const COMMANDS_PER_MISTAKE: u8 = 100;
 
 impl Session {
-    /// Counts a valid command. [`COMMANDS_PER_MISTAKE`] of them make up for a mistake.
+    /// Counts a valid command. [`COMMANDS_PER_MISTAKE`] of them cancel out one mistake.
     pub(super) fn note_command(&mut self) {
         if self.mistakes > 0 {
             self.commands_since_mistake += 1;
@@ -24,8 +24,9 @@ impl Session {
         }
     }
 
-    /// Counts an input that is not a valid command. A person who types lines may try again several times. A web page
-    /// that makes a browser send an HTTP request may not: what follows the request's head would be the page's commands.
+    /// Counts an input that is not a valid command. A person who types lines may make several mistakes. A web page that
+    /// makes a browser send an HTTP request may make none: what follows the request's head would be commands of the
+    /// page.
     pub(super) fn note_mistake(&mut self, input: &[u8], context: &mut Context<'_>) {
         if self.transport != TransportMode::Lines {
             return context.disconnect(Disconnect::BAD_REQUEST);
@@ -40,7 +41,7 @@ impl Session {
     }
 }
 
-/// Whether a line is the first of a request of HTTP/1 (RFC 9112 section 3): a method, a target and the version.
+/// Whether a line is the first line of an HTTP/1 request (RFC 9112 section 3): a method, a target and the version.
 fn is_request_line(line: &[u8]) -> bool {
     let mut words = line.trim_ascii().split(|byte| *byte == b' ');
     let is_method = words

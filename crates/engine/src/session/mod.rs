@@ -1,9 +1,9 @@
 //! The protocol state of one client: commands, replies and ticks go in; messages, requests and a disconnect come out.
 //!
-//! A session only decides. Its shard passes it a [`Context`] and carries its [`Effects`] out.
+//! A session only decides. Its shard passes a [`Context`] to it and carries out its [`Effects`].
 //!
-//! The types are in `context.rs`, `effects.rs`, `ticket.rs`, `state.rs` and `subscription.rs`. `commands.rs` is where
-//! the client's messages and the replies of homes and of the directory come in.
+//! The types are in `context.rs`, `effects.rs`, `ticket.rs`, `state.rs` and `subscription.rs`. `commands.rs` receives
+//! the client's messages and the responses of homes and of the directory.
 
 mod bans;
 mod channel_commands;
@@ -60,17 +60,18 @@ pub use weight::{Room, Weight};
 use crate::directory::DirectoryRequest;
 use state::Phase;
 
-/// What a queued push costs besides its bytes: its entry, and the allocation of its frame. Bytes.
+/// The memory that a queued push takes in addition to its bytes: its entry, and the allocation of its frame. Bytes.
 pub const ENTRY_SIZE: usize = 64;
 
 impl Session {
-    /// Sends a message to this client alone, JSON.
+    /// Sends a message only to this client. `data` is JSON.
     pub fn message(&mut self, data: &[u8], context: &mut Context<'_>) {
         context.effects.messages.push("", &Push::Message(data));
     }
 
-    /// Holds a push back while the connect is under way, up to `limit` bytes: beyond them the connect ends with 3008.
-    /// Returns the push if it can be sent at once.
+    /// Holds a push back while the connect is under way, up to `limit` bytes. If there are more bytes, the connect ends
+    /// with
+    /// 3008. Returns the push if it can be sent at once.
     pub fn hold(&mut self, frame: Bytes, limit: usize) -> Option<Bytes> {
         let Phase::Connecting(connecting) = &mut self.phase else { return Some(frame) };
         connecting.held_bytes += frame.len() + ENTRY_SIZE;
@@ -83,7 +84,7 @@ impl Session {
         None
     }
 
-    /// Releases everything that the session holds: its subscriptions, on this shard and at the channels' homes.
+    /// Releases everything that the session uses: its subscriptions, on this shard and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.drop_deferred(context);
         self.cancel_hooks(context);

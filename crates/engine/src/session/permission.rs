@@ -1,4 +1,4 @@
-//! What a client may do in a channel, by its tokens, by the options of the namespace, and by its capabilities.
+//! What a client may do in a channel: because of its tokens, the options of the namespace, and its capabilities.
 
 use touchline_protocol::command::SubscribeCommand;
 use touchline_protocol::{Error, Unsubscribe};
@@ -11,16 +11,16 @@ use super::subscription::Subscription;
 use crate::caps::Capability;
 use crate::namespace::{ChannelOptions, WATCH_CHANNEL_PREFIX};
 
-/// How a subscribe is decided.
+/// How a subscribe is decided, or the decision itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// By the subscription token alone.
+    /// The subscription token alone decides.
     ByToken,
-    /// By the backend alone.
+    /// The backend alone decides.
     ByHook,
-    /// It is permitted. `by_grant`: what of it only a capability of the connection permits.
+    /// The subscribe is permitted. `by_grant`: the parts that only a capability of the connection permits.
     Open { by_grant: Capability },
-    /// It is refused with 103, for this cause.
+    /// The subscribe is refused with 103, for this cause.
     Closed(&'static str),
 }
 
@@ -31,11 +31,12 @@ impl Opening {
 /// What permits an action in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permit {
-    /// Nothing.
+    /// Nothing permits it.
     Nothing,
-    /// The configuration: it stays as long as the node runs.
+    /// The configuration permits it, as long as the node runs.
     Settings,
-    /// A capability of the connection, or `allow` of the subscription: what has given it may take it back.
+    /// A capability of the connection or `allow` of the subscription permits it. The token or backend that granted it
+    /// can withdraw it.
     Grant,
 }
 
@@ -48,7 +49,7 @@ const ANONYMOUS: &str = "the namespace lacks allow_subscribe_for_anonymous, and 
 const NO_SUBSCRIBE: &str = "the namespace lacks allow_subscribe_for_client, and no subscription token was sent";
 
 impl ChannelAction {
-    /// The permissions for clients, for subscribers, and for anonymous clients too.
+    /// The permissions for clients, for subscribers, and for anonymous clients in addition.
     fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
         match self {
             ChannelAction::Publish => {
@@ -65,7 +66,7 @@ impl ChannelAction {
 }
 
 impl ChannelAction {
-    /// The capability that grants it.
+    /// The capability that grants the action.
     pub(super) fn capability(self) -> Capability {
         match self {
             ChannelAction::Publish => Capability::PUBLISH,
@@ -74,7 +75,7 @@ impl ChannelAction {
         }
     }
 
-    /// The options that permit it: to clients, to subscribers, and to anonymous clients too.
+    /// The options that permit the action: to clients, to subscribers, and to anonymous clients in addition.
     pub(super) fn option_names(self) -> [&'static str; 3] {
         match self {
             ChannelAction::Publish => {
@@ -89,7 +90,7 @@ impl ChannelAction {
         }
     }
 
-    /// The options that this client lacks.
+    /// Which options this client lacks, as the cause of a refusal.
     pub(super) fn missing(self, is_anonymous: bool, options: &ChannelOptions) -> &'static str {
         let (_, _, for_anonymous) = self.permissions(options);
         match (self, is_anonymous && !for_anonymous) {
@@ -119,8 +120,8 @@ impl ChannelAction {
 }
 
 impl Session {
-    /// Decides how a subscribe is decided. The rules stand in the order in which they are asked; the first that says
-    /// something counts.
+    /// Decides how a subscribe is decided. The rules are listed in the order in which they are checked. The first rule
+    /// that gives a result counts.
     pub(super) fn opening(
         &self,
         request: &SubscribeCommand<'_>,
@@ -177,7 +178,7 @@ impl Session {
         options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous))
     }
 
-    /// What permits an action to a client that is about to subscribe and is granted `allow` with it.
+    /// What permits an action to a client that is about to subscribe and is granted `allow` with the subscription.
     pub(super) fn permit(
         &self,
         options: &ChannelOptions,
@@ -198,8 +199,8 @@ impl Session {
         }
     }
 
-    /// Whether an action is permitted to this client. The rules stand in the order in which they are asked; the first
-    /// that permits it counts.
+    /// Whether this client may do an action. The rules are listed in the order in which they are checked. The first
+    /// rule that permits the action counts.
     pub(super) fn permits(
         &self,
         options: &ChannelOptions,
@@ -219,7 +220,7 @@ impl Session {
             || log.allows(DecisionRule::Insecure, self.is_insecure(context))
     }
 
-    /// Why a subscription ends: what has granted it, or a part of what it is, grants that no more. `None` = it goes on.
+    /// Why a subscription ends: what granted it, or a part of it, no longer does. `None` = it continues.
     pub(super) fn lost_grant(&self, subscription: &Subscription, context: &Context<'_>) -> Option<Unsubscribe> {
         let used = subscription.by_grant;
         if used == Capability::NONE {
@@ -231,29 +232,29 @@ impl Session {
         if has_lost(Capability::SUBSCRIBE) {
             return Some(Unsubscribe::SERVER);
         }
-        // The client subscribes again, and gets what it still may have.
+        // The client subscribes again, and gets what it is still permitted.
         [Capability::HISTORY, Capability::PRESENCE]
             .into_iter()
             .any(|one| has_lost(one) && !allow.has(one))
             .then_some(Unsubscribe::INSUFFICIENT_STATE)
     }
 
-    /// Whether the capabilities of the connection grant something.
+    /// Whether the capabilities of the connection grant `wanted`.
     fn has_capability(&self, channel: &str, wanted: Capability) -> bool {
         let caps = self.hooks().and_then(|state| state.caps.as_ref());
         caps.is_some_and(|caps| caps.allow(channel, wanted))
     }
 
-    /// Whether the client's subscription to the channel grants something.
+    /// Whether the client's subscription to the channel grants `wanted`.
     fn is_allowed_in(&self, channel: &str, wanted: Capability, context: &Context<'_>) -> bool {
         let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
         subscription.and_then(|s| s.extra.as_ref()).is_some_and(|extra| extra.allow.has(wanted))
     }
 
-    /// Decides about an action in a channel. Returns whether the backend decides instead.
+    /// Decides about an action in a channel. Returns whether the backend has to decide instead.
     ///
     /// # Errors
-    /// 108 if the namespace has no history or presence, 103 if no rule permits it; and the cause.
+    /// 108 if the namespace has no history or presence, 103 if no rule permits the action; each with its cause.
     pub(super) fn decide_action(
         &self,
         options: &ChannelOptions,
@@ -288,7 +289,7 @@ impl Session {
         Err((Error::PERMISSION_DENIED, action.missing(self.user.is_empty(), options)))
     }
 
-    /// The same, and notes the cause of a refusal.
+    /// The same as `decide_action`, and notes the cause of a refusal.
     pub(super) fn check(
         &self,
         options: &ChannelOptions,

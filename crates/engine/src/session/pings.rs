@@ -1,4 +1,4 @@
-//! Pings, pongs and everything else that is due at a time.
+//! Pings, pongs and everything else that is due at a certain time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::duration::millis;
 use crate::settings::ClientSettings;
 
 impl Session {
-    /// When [`Session::tick`] is due, Unix milliseconds.
+    /// When [`Session::tick`] has to be called next, Unix milliseconds.
     pub fn deadline_ms(&self, client: &ClientSettings) -> u64 {
         let heartbeat = match self.heartbeat {
             Heartbeat::Due(at, _) | Heartbeat::Awaited(at, _) => at,
@@ -20,7 +20,7 @@ impl Session {
         heartbeat.min(self.next_expiry_ms(client))
     }
 
-    /// Does what is due: sends pings, and ends what has expired.
+    /// Does everything that is due: sends pings, and ends what has expired.
     pub fn tick(&mut self, context: &mut Context<'_>) {
         self.expire(context);
         if context.effects.disconnect.is_some() {
@@ -60,8 +60,8 @@ impl Session {
             && u64::from(self.last_input_s).saturating_add(limit_s) < context.now_s()
     }
 
-    /// Moves the deadline of a pong: the client is alive, and its pong is queued behind other data. Returns whether the
-    /// next ping is due meanwhile.
+    /// Postpones the deadline of a pong: the client is alive, and its pong is queued after other data. Returns whether
+    /// the next ping is due meanwhile.
     pub fn wait_longer(&mut self, now_ms: u64, pong_timeout: Duration, ping_interval: Duration) -> bool {
         let Heartbeat::Awaited(at, later) = self.heartbeat else { return false };
         let next = next_ping_ms(at, later);
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Sends a ping now, unless a pong is awaited: the node was suspended and checks which clients are alive.
+    /// Sends a ping now, unless a pong is awaited. The node was suspended and checks which clients are still alive.
     pub fn probe(&mut self, context: &mut Context<'_>) {
         if let (Phase::Connected, Heartbeat::Due(..)) = (&self.phase, self.heartbeat) {
             self.heartbeat = Heartbeat::due(context.now_ms);

@@ -1,4 +1,4 @@
-//! Reactions of a client: checked and counted on its shard, without a message to anybody.
+//! Reactions of a client: they are checked and counted on its shard, and no other shard is involved.
 
 use touchline_protocol::command::{RpcCommand, SendCommand};
 use touchline_protocol::message::Reply;
@@ -12,7 +12,7 @@ use crate::hub::DeliveryForm;
 use crate::reactions::{ReactionRate, ReactionRefusal, ReactionRequest};
 
 impl Session {
-    /// Counts a reaction and answers.
+    /// Counts a reaction and replies to it.
     pub(super) fn rpc_reaction(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
         let request = rpc.data.map(RawPayload::text).and_then(ReactionRequest::read);
         match self.react(request.as_ref(), context) {
@@ -27,16 +27,16 @@ impl Session {
         }
     }
 
-    /// Counts a reaction that is not answered. Nothing else can be sent without an answer.
+    /// Counts a reaction that gets no reply. Only reactions can be sent without a reply.
     pub(super) fn sent(&mut self, send: &SendCommand<'_>, context: &mut Context<'_>) {
         match send.data.map(RawPayload::text).and_then(ReactionRequest::read_sent) {
-            // A refusal is counted, and there is nobody to be told.
+            // A refusal is counted, but there is no reply that could report it.
             Some(request) => drop(self.react(request.as_ref(), context)),
             None => context.disconnect(Disconnect::NOT_AVAILABLE),
         }
     }
 
-    /// Counts the reaction of a client that is answered by HTTP: a [`ReactionRequest`], JSON.
+    /// Counts the reaction of a client that sends it by HTTP: a [`ReactionRequest`], JSON.
     pub fn receive_reaction(&mut self, request: &[u8], context: &mut Context<'_>) {
         if self.is_connected() {
             let request = std::str::from_utf8(request).ok().and_then(ReactionRequest::read);
@@ -44,8 +44,8 @@ impl Session {
         }
     }
 
-    /// The form in which the subscriber of a ticket gets the reactions that its home's reply holds; `None` = it gets
-    /// none.
+    /// The form in which the subscriber of a ticket gets the reactions that its home's response contains; `None` = it
+    /// gets none.
     pub fn reaction_form(&self, ticket: Ticket, reactions: &Publication) -> Option<DeliveryForm> {
         let serial = match ticket {
             Ticket::Subscribe { serial, .. } | Ticket::Connect { serial } | Ticket::Server { serial } => serial,
@@ -57,7 +57,7 @@ impl Session {
         (fits && subscription.membership.is_some()).then_some(form)
     }
 
-    /// Counts a reaction; `None` = it was malformed.
+    /// Counts a reaction; `None` = the reaction was malformed.
     fn react(
         &mut self,
         request: Option<&ReactionRequest<'_>>,
@@ -72,7 +72,7 @@ impl Session {
 
     fn try_react(&mut self, request: &ReactionRequest<'_>, context: &mut Context<'_>) -> Result<(), ReactionRefusal> {
         let subscription = self.find(&request.channel, context.hub).map(|index| &self.subscriptions[index]);
-        // It may be under way still: it was permitted.
+        // The subscription may still be under way: it was permitted.
         let channel = subscription.ok_or(ReactionRefusal::NotSubscribed)?.channel;
         let open = context.reactions.open(&request.channel, context.now_ms)?;
         let option = open.find(&request.option).ok_or(ReactionRefusal::Invalid)?;
@@ -87,12 +87,12 @@ impl Session {
     }
 }
 
-/// The error of a refusal, and its cause, if the client or the configuration is to blame.
+/// The error of a refusal, and its cause if the client or the configuration is responsible.
 fn error_of(why: ReactionRefusal) -> (Error, Option<&'static str>) {
     match why {
         ReactionRefusal::Invalid => (
             Error::BAD_REQUEST,
-            Some("a reaction has a channel, one of its options, and n from 1 to 100, at most five seconds' worth"),
+            Some("a reaction needs a channel, one of its options, and n from 1 to 100, at most 5 s of reactions_rate"),
         ),
         ReactionRefusal::NotSubscribed => {
             (Error::PERMISSION_DENIED, Some("only subscribers of the channel may react in it"))

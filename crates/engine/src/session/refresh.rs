@@ -84,7 +84,7 @@ impl Session {
         context.effects.messages.reply(command, &Reply::Refresh { client, version, ttl_s });
     }
 
-    /// Replaces the client's info. In the presence of its channels the client is entered again: that changes what
+    /// Replaces the client's info. The client is entered again in the presence of its channels. This changes what
     /// presence shows, and sends no join or leave event.
     pub(super) fn update_info(&mut self, info: Bytes, context: &mut Context<'_>) {
         self.conn_info = Some(Box::new(info));
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Enters the client anew in the presence of a channel, if it is in it.
+    /// Enters the client again in the presence of a channel, if it is there.
     pub(super) fn enter_again(&mut self, index: usize, chan_info: Option<Bytes>, context: &mut Context<'_>) {
         let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { return };
         let info = self.info(chan_info);
@@ -120,12 +120,12 @@ impl Session {
                 return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
             }
             Err(SubscribeRefusal::Error(error)) if error.temporary => return context.effects.refuse(command, error),
-            // The client gives the subscription up, and keeps its connection.
+            // The client gives up the subscription and keeps its connection.
             Err(SubscribeRefusal::Banned) => return context.effects.refuse(command, Error::PERMISSION_DENIED),
             Err(SubscribeRefusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
             Err(SubscribeRefusal::Disconnect(why)) => return context.disconnect(why),
         };
-        // centrifuge-python leaves the channel out: then it is that of the token.
+        // centrifuge-python omits the channel. In that case the token's channel is used.
         let channel = if request.channel.is_empty() { &*claims.channel } else { &*request.channel };
         let Some(index) = self.find(channel, context.hub) else {
             context.because("the client does not subscribe to this channel", channel);
@@ -158,7 +158,7 @@ impl Session {
         subscriptions.fold(self.connection_expiry_ms(client), u64::min)
     }
 
-    /// When the connection ends, or the backend is asked about it. Unix milliseconds; `u64::MAX` = never.
+    /// When the connection ends or the backend is asked about it, Unix milliseconds; `u64::MAX` = never.
     fn connection_expiry_ms(&self, client: &ClientSettings) -> u64 {
         match client.proxy.refresh.enabled {
             true => self.refresh_due_ms(client),
@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// Ends what is past its expiry and the delay after it, or asks the backend about it.
+    /// Ends everything that has expired more than the delay ago, or asks the backend about it.
     pub(super) fn expire(&mut self, context: &mut Context<'_>) {
         let (now_ms, settings) = (context.now_ms, &context.node.client);
         if self.connection_expiry_ms(settings) <= now_ms {
@@ -202,7 +202,7 @@ impl Session {
     }
 }
 
-/// When something ends that expires at a time (Unix seconds; 0 = never) and may outlive it by a delay. Unix
+/// When something ends that expires at `at_s` (Unix seconds; 0 = never) and may continue for `delay` after that. Unix
 /// milliseconds; `u64::MAX` = never.
 fn end_ms(at_s: u32, delay: Duration) -> u64 {
     match at_s {

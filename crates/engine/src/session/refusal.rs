@@ -13,7 +13,7 @@ use super::counts::{CommandMethod, SessionCount};
 use super::effects::{Effects, RefusalReport};
 use crate::namespace::ChannelOptions;
 
-/// Longest part of a channel's name that a log shows, bytes.
+/// The greatest length of a channel's name that the log shows, bytes.
 const CHANNEL_SHOWN_MAX: usize = 64;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
@@ -25,15 +25,16 @@ pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer tha
 pub(super) const BINARY_CHANNEL: &str = "publications of the namespace are binary, the client speaks JSON, and \
                                          binary_as_base64 is off";
 pub(super) const TOKEN_EXPIRED: &str = "exp of the token has passed";
-pub(super) const OTHER_USER: &str = "sub of the token is not the user of the connection, or its client is another one";
+pub(super) const OTHER_USER: &str =
+    "sub of the token is not the user of the connection, or client is not its client id";
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
-pub(super) const TAKEN_BACK: &str = "the client has unsubscribed before the backend said whether it may subscribe";
-pub(super) const ENDED_BY_SERVER: &str = "the server API has ended the subscribe before the backend answered";
-pub(super) const NO_CAPS_NOW: &str = "a refresh has taken the caps away before the channel's home has answered";
+pub(super) const TAKEN_BACK: &str = "the client unsubscribed before the backend answered";
+pub(super) const ENDED_BY_SERVER: &str = "the server API ended the subscribe before the backend answered";
+pub(super) const NO_CAPS_NOW: &str = "a refresh removed the caps before the channel's home answered";
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
 
-/// Outcomes of permitted requests that to try again does not change.
+/// The errors that are outcomes of permitted requests, and that a retry does not change.
 const OUTCOMES: [Error; 7] = [
     Error::ALREADY_SUBSCRIBED,
     Error::UNRECOVERABLE_POSITION,
@@ -45,7 +46,7 @@ const OUTCOMES: [Error; 7] = [
 ];
 
 /// Whether an error is the outcome of a permitted request: the name is taken, the position is gone, the node is busy.
-/// Such errors are usual, so the log has no line for them.
+/// Such errors are normal, so the log has no line for them.
 fn is_outcome(error: &Error) -> bool {
     error.temporary || OUTCOMES.iter().any(|outcome| outcome.code == error.code)
 }
@@ -62,8 +63,8 @@ impl Effects {
         self.messages.reply(command, &Reply::Error(error));
     }
 
-    /// Notes an error that the client gets. One that is temporary, or that says that the time of something is over, is
-    /// not the client's doing.
+    /// Notes an error that the client gets. The client is not blamed for a temporary error, or for one that says that
+    /// something has expired.
     pub(super) fn note_error(&mut self, code: u32, is_temporary: bool) {
         let is_over = code == Error::TOKEN_EXPIRED.code || code == Error::EXPIRED.code;
         self.client_errors += u32::from(!is_temporary && !is_over);
@@ -78,14 +79,15 @@ impl Effects {
         let _ = self.cause_of(code);
     }
 
-    /// Notes a refusal that has no cause of its own, with the text of its number: the log has a line for each.
+    /// Notes a refusal that has no cause of its own, with the text of its number. So the log has a line for each
+    /// refusal.
     fn note_unless_noted(&mut self, code: u32, text: &'static str) {
         if self.refusals.last().is_none_or(|refused| refused.code != code) {
             self.refusals.push(RefusalReport { code, cause: text, channel: Box::default() });
         }
     }
 
-    /// Gives the noted cause its number. Returns the cause if the client is to get it.
+    /// Gives the noted cause its number. Returns the cause if the client has to get it.
     fn cause_of(&mut self, code: u32) -> Option<&'static str> {
         let refused = self.refusals.last_mut().filter(|refused| refused.code == 0)?;
         refused.code = code;
@@ -105,7 +107,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// What is counted from now on is about this command.
+    /// Attributes what is counted from now on to this command.
     pub(super) fn begin_command(&mut self, command: &Command<'_>) {
         self.effects.method = CommandMethod::of(command);
         if let Some(CommandKind::Subscribe(request)) = &command.operation {
@@ -113,7 +115,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What is counted from now on is about a subscribe to this channel.
+    /// Attributes what is counted from now on to a subscribe to this channel.
     pub(super) fn name_subscribe(&mut self, channel: &str) {
         self.effects.namespace = self.node.namespaces.index_of(channel);
     }
@@ -125,13 +127,13 @@ impl<'a> Context<'a> {
         self.effects.refusals.push(RefusalReport { code: 0, cause, channel: channel[..end].into() });
     }
 
-    /// Refuses with 103, and notes the cause.
+    /// Refuses with 103 and notes the cause.
     pub(super) fn deny<T>(&mut self, cause: &'static str, channel: &str) -> Result<T, Error> {
         self.because(cause, channel);
         Err(Error::PERMISSION_DENIED)
     }
 
-    /// Ends the connection, unless it ends already.
+    /// Ends the connection, unless it already ends.
     pub(super) fn disconnect(&mut self, mut why: Disconnect) {
         if self.effects.disconnect.is_some() {
             return;

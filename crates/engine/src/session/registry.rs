@@ -1,4 +1,4 @@
-//! The registry by `rpc`: names, groups, messages and calls; and the names and groups of a token.
+//! The registry by `rpc`: names, groups, messages and calls. Also the names and groups of a token.
 
 use bytes::Bytes;
 use touchline_protocol::command::RpcCommand;
@@ -17,15 +17,15 @@ use crate::directory::{self, DirectoryRequest, Registration, RegistryMethod, Req
 use crate::reactions::REACTIONS_ADD;
 use crate::request::Response;
 
-/// Who answers a method.
+/// What answers a method.
 pub(super) enum MethodOwner {
-    /// The registry; `None` = it has no such method.
+    /// The registry; `None` = the registry has no such method.
     Registry(Option<RegistryMethod>),
-    /// What clients report about themselves.
+    /// The tracker, for events that clients report about themselves.
     Tracker,
-    /// The reactions of the channels.
+    /// The reactions of channels.
     Reactions,
-    /// A backend, if the namespace of the method has one.
+    /// A backend, if the method's namespace has one.
     Backend,
 }
 
@@ -54,7 +54,7 @@ impl Session {
             MethodOwner::Registry(method) => method,
         };
         let scopes = &context.node.scopes;
-        // Parameters that are no JSON are not the same as none.
+        // Parameters that are not JSON differ from absent parameters.
         let data = rpc.data.map_or("{}", RawPayload::text);
         match self.read_own(method, data, context, &mut ()) {
             Ok(request) => match scopes.answer(&request) {
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Reads the data of a method of the server, and checks that the client may call it.
+    /// Reads the data of a method of the server, and checks whether the client may call it.
     pub(super) fn read_own(
         &self,
         method: Option<RegistryMethod>,
@@ -99,7 +99,7 @@ impl Session {
         Ok(request)
     }
 
-    /// An RPC that is none of the server's: a backend answers it, if it is in a namespace with a backend.
+    /// Handles an RPC that is not one of the server's methods. A backend answers it if its namespace has a backend.
     fn rpc_of_backend(&mut self, command: u32, rpc: &RpcCommand<'_>, context: &mut Context<'_>) {
         let data = rpc.data.map(RawPayload::checked).transpose();
         match (find_rpc_backend(&rpc.method, context, &mut ()), data) {
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Makes a request of the server API for this client. The reply goes to the server API.
+    /// Prepares a request of the server API that acts for this client. The reply goes to the server API.
     pub fn act(&mut self, request: DirectoryRequest) -> (Requester, DirectoryRequest) {
         self.has_entries = true;
         (self.who(), request)
@@ -149,8 +149,8 @@ impl Session {
     }
 
     /// Requests the names and groups of the token, all or none. Other clients must not see any effect of the connect
-    /// before they are registered, so the requests to homes of channels since `mark` wait for them, and so does the
-    /// connect reply.
+    /// before they are registered. So the requests to homes of channels since `mark`, and the connect reply, wait for
+    /// them.
     pub(super) fn register_entries(&mut self, entries: Box<[Registration]>, mark: usize, context: &mut Context<'_>) {
         if entries.is_empty() || context.effects.disconnect.is_some() {
             return;
@@ -168,7 +168,7 @@ impl Session {
         ));
     }
 
-    /// Lets the requests to homes since `mark` wait until the names of the token are registered, if they are not yet.
+    /// Delays the requests to homes since `mark` until the names of the token are registered, if they are not yet.
     pub(super) fn defer_until_registered(&mut self, mark: usize, context: &mut Context<'_>) {
         if let Phase::Connecting(connecting) = &mut self.phase
             && connecting.is_registering
@@ -177,7 +177,7 @@ impl Session {
         }
     }
 
-    /// Releases the subscriptions whose requests to homes have not left, because the names of the token come first.
+    /// Releases the subscriptions whose requests to homes were delayed for the names of the token and not sent.
     pub(super) fn drop_deferred(&mut self, context: &mut Context<'_>) {
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         for Outbound { channel, .. } in std::mem::take(&mut connecting.deferred) {
@@ -187,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Whether the request to this channel's home has not left for that reason. Drops the request.
+    /// Whether the request to this channel's home is still delayed. Drops the request.
     pub(super) fn is_deferred(&mut self, channel: &str) -> bool {
         let Phase::Connecting(connecting) = &mut self.phase else { return false };
         let before = connecting.deferred.len();
@@ -214,7 +214,7 @@ impl Session {
     }
 }
 
-/// The registrations of a token's names and groups. `None` = one of them is not valid, or its scope does not exist.
+/// The registrations for a token's names and groups. `None` = one of them is not valid, or its scope does not exist.
 pub(super) fn registrations(
     names: Vec<EntryClaim>,
     groups: Vec<EntryClaim>,
@@ -232,7 +232,7 @@ pub(super) fn registrations(
 /// The name of the backend that answers a method.
 ///
 /// # Errors
-/// 104 if the namespace of the method does not exist, 108 if no backend answers it; and the cause.
+/// 104 if the namespace of the method does not exist, 108 if no backend answers it; each with its cause.
 pub(super) fn find_rpc_backend<'c>(
     method: &str,
     context: &Context<'c>,
@@ -248,11 +248,11 @@ pub(super) fn find_rpc_backend<'c>(
 }
 
 const NO_RPC_NAMESPACE: &str = "the namespace of the method is not in rpc.namespaces";
-/// The cause of a refusal of an RPC that nobody answers.
+/// The cause when an RPC is refused because nothing answers it.
 const NO_RPC: &str =
     "no RPC has this name (registry.…, reply, inbox.ack, stats.track, reactions.add), and proxy_enabled is off for it";
 
-/// The cause of a refusal by the registry, if the configuration or the token is the cause.
+/// The cause of a refusal by the registry, if the configuration or the token is responsible.
 pub(super) fn cause_of(error: Error) -> Option<&'static str> {
     match error {
         Error::PERMISSION_DENIED => {
@@ -263,7 +263,7 @@ pub(super) fn cause_of(error: Error) -> Option<&'static str> {
     }
 }
 
-/// The size that the reply to a request may have.
+/// The size that the reply to a request can have.
 fn weight_of(request: &DirectoryRequest) -> Weight {
     match request {
         DirectoryRequest::Names(_)
@@ -293,7 +293,7 @@ fn weight_of(request: &DirectoryRequest) -> Weight {
     }
 }
 
-/// Writes the directory's reply as the reply to a command.
+/// Writes the directory's response as the reply to a command.
 pub(super) fn reply(command: u32, kind: ReplyKind, response: Response, context: &mut Context<'_>) {
     let json = match response {
         Response::Directory(reply) => reply.json(),

@@ -1,4 +1,4 @@
-//! After the options of channels have changed: whether what a session has is still permitted.
+//! Checks whether a session's subscriptions are still permitted after the options of channels have changed.
 
 use touchline_protocol::Unsubscribe;
 use touchline_protocol::command::SubscribeCommand;
@@ -7,20 +7,20 @@ use super::context::Context;
 use super::permission::Opening;
 use super::state::Session;
 
-/// A subscription whose channel has no namespace any more, for the log.
+/// The log's cause for a subscription whose channel no longer has a namespace.
 const NAMESPACE_GONE: &str = "the namespace of the channel is no longer in channel.namespaces";
-/// One that the options permitted and no longer do, for the log.
+/// The log's cause for a subscription that the options no longer permit.
 const NOT_PERMITTED: &str = "the options of the namespace no longer permit the subscription";
-/// One that has a position in a channel without a history, for the log.
-const NO_POSITIONS: &str = "channels of the namespace have no positions any more";
+/// The log's cause for a subscription with a position in a channel that no longer has a history.
+const NO_POSITIONS: &str = "channels of the namespace no longer have positions";
 
 impl Session {
-    /// Asks anew for each subscription whether it is permitted. One that only the options of its namespace had
-    /// permitted ends when they no longer do (2000), or when a backend decides now (2500: the client subscribes again).
-    /// Every one ends whose namespace is gone, and one with a position where there are none any more (2500). What a
-    /// token, a backend or the server API has permitted stays.
+    /// Checks again for each subscription whether it is permitted. If only the options of its namespace permitted a
+    /// subscription, it ends when they no longer do (2000), or when a backend decides now (2500: the client subscribes
+    /// again). A subscription also ends if its namespace no longer exists, or if it has a position and positions no
+    /// longer exist (2500). Subscriptions that a token, a backend or the server API permitted stay.
     ///
-    /// Returns whether the home of some subscription has not replied yet: that one was not asked for.
+    /// Returns whether some subscription was not checked because its home has not replied yet.
     pub fn review(&mut self, context: &mut Context<'_>) -> bool {
         for index in (0..self.subscriptions.len()).rev() {
             if let Some((why, cause)) = self.lost_permission(index, context) {
@@ -32,8 +32,8 @@ impl Session {
         self.subscriptions.iter().any(|subscription| subscription.membership.is_none())
     }
 
-    /// Why a subscription ends now, with the cause for the log; `None` = it goes on, as one does whose home has not
-    /// replied yet.
+    /// Why a subscription ends now, with the cause for the log. `None` = it continues; so does a subscription whose
+    /// home has not replied yet.
     fn lost_permission(&mut self, index: usize, context: &Context<'_>) -> Option<(Unsubscribe, &'static str)> {
         let subscription = &self.subscriptions[index];
         subscription.membership?;

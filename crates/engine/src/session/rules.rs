@@ -1,57 +1,57 @@
-//! The rules by which a session decides. A session only wants to know what they decide together; `touchline explain`
-//! also what each of them has said.
+//! The rules by which a session decides. A session only needs their combined result; `touchline explain` also shows the
+//! result of each rule.
 
-/// What a client may be permitted to do in a channel.
+/// An action that a client may be permitted to do in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelAction {
-    /// Publish.
+    /// Publish into the channel.
     Publish,
-    /// Read the history.
+    /// Read the channel's history.
     History,
-    /// Ask for presence.
+    /// Read the channel's presence.
     Presence,
 }
 
 /// A rule by which a session decides whether a client may do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionRule {
-    /// The client is connected, whoever has said so.
+    /// The client is already connected, no matter how it was authenticated.
     Given,
-    /// The connection token. It decides alone.
+    /// The connection token. If there is one, it alone decides.
     ConnectionToken,
-    /// The backend says who the client is.
+    /// The backend authenticates the client.
     ConnectHook,
     /// A certificate or a trusted proxy names the user.
     NamedUser,
-    /// Clients without a token are let in as the anonymous user.
+    /// Clients without a token are accepted as the anonymous user.
     AnonymousConnect,
-    /// What the token, or the backend, says of the connection besides its user.
+    /// What the token or the backend says about the connection in addition to its user.
     ConnectionClaims,
-    /// The name of the channel can be used.
+    /// The name of the channel is valid.
     ChannelName,
     /// The namespace of the channel exists.
     ChannelNamespace,
-    /// The client subscribes to the channel already.
+    /// The client is already subscribed to the channel.
     Subscribed,
-    /// The subscription token. It decides alone.
+    /// The subscription token. If there is one, it alone decides.
     SubscriptionToken,
     /// The channel carries the changes of a scope of the registry.
     WatchedScope,
-    /// The channel is private.
+    /// The channel is private, so it needs a subscription token.
     PrivateChannel,
-    /// The channel names its users.
+    /// The channel's name lists its users.
     UserLimitedChannel,
-    /// The backend says whether the client may subscribe.
+    /// The backend decides whether the client may subscribe.
     SubscribeHook,
-    /// The namespace lets clients subscribe.
+    /// The namespace allows clients to subscribe.
     SubscribeForClient,
-    /// The client has as many channels as it may have.
+    /// The client has reached its limit of channels.
     ChannelLimit,
     /// The namespace has a history.
     HistoryKept,
     /// The namespace has presence.
     PresenceKept,
-    /// The backend says whether the client may publish.
+    /// The backend decides whether the client may publish.
     PublishHook,
     /// The namespace permits the action to clients.
     ForClient(ChannelAction),
@@ -59,7 +59,7 @@ pub enum DecisionRule {
     ForSubscriber(ChannelAction),
     /// The capabilities of the connection.
     ConnectionCaps,
-    /// What the subscription token, or the backend, permits in the channel.
+    /// What the subscription token or the backend permits in the channel.
     SubscriptionAllow,
     /// The method is one of the server's own.
     OwnMethod,
@@ -69,16 +69,16 @@ pub enum DecisionRule {
     RpcNamespace,
     /// The backend answers the method.
     RpcHook,
-    /// Everything is open.
+    /// The server runs in insecure mode, which permits everything.
     Insecure,
-    /// No other rule permits it.
+    /// No other rule permits the action.
     Default,
-    /// The command itself cannot be carried out.
+    /// The command itself cannot be executed.
     Command,
 }
 
 impl DecisionRule {
-    /// Its name, for people.
+    /// The rule's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             DecisionRule::Given => "connection",
@@ -119,25 +119,25 @@ impl DecisionRule {
     }
 }
 
-/// What a rule says.
+/// The result of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleSays {
-    /// Nothing: the next rule is asked.
+    /// The rule does not decide: the next rule is checked.
     Nothing,
-    /// It is permitted.
+    /// The rule permits the action.
     Allows,
-    /// It is not.
+    /// The rule refuses the action.
     Refuses,
-    /// The backend decides.
+    /// The backend has to decide.
     Asks,
 }
 
-/// Is told what each rule says, in the order in which they are asked. `()` notes nothing, and costs nothing.
+/// Receives the result of each rule, in the order in which they are checked. `()` notes nothing and costs nothing.
 pub(super) trait RuleLog {
-    /// Notes what a rule says.
+    /// Notes the result of a rule.
     fn note(&mut self, rule: DecisionRule, says: RuleSays);
 
-    /// The same for a rule that can say one thing. Returns whether it does.
+    /// The same for a rule that has one possible result besides `Nothing`. Returns whether it has that result.
     fn decides(&mut self, rule: DecisionRule, word: RuleSays, does: bool) -> bool {
         self.note(rule, if does { word } else { RuleSays::Nothing });
         does
@@ -153,7 +153,7 @@ pub(super) trait RuleLog {
         self.decides(rule, RuleSays::Refuses, does)
     }
 
-    /// The same for a rule by which a backend is asked.
+    /// The same for a rule that can only ask a backend.
     fn asks(&mut self, rule: DecisionRule, does: bool) -> bool {
         self.decides(rule, RuleSays::Asks, does)
     }

@@ -1,4 +1,4 @@
-//! What the server API does to a session: subscribe, unsubscribe, refresh.
+//! What the server API does with a session: subscribe, unsubscribe, refresh.
 
 use bytes::Bytes;
 use touchline_protocol::message::{Push, SubscribeResult};
@@ -17,15 +17,15 @@ use crate::request::{ClientPosition, Response};
 /// A server-side subscription to make.
 #[derive(Debug, Default, Clone)]
 pub struct ServerSubscription {
-    /// Shown to others as `chan_info`.
+    /// The info that other clients see as `chan_info`; `None` = none.
     pub info: Option<Bytes>,
-    /// A payload for the client; `None` = none.
+    /// The payload that the client gets with the subscription; `None` = none.
     pub data: Option<Bytes>,
-    /// Options other than the namespace's.
+    /// Options that differ from those of the namespace.
     pub overrides: Overrides,
-    /// Position from which to recover.
+    /// The position from which the client recovers; `None` = it does not recover.
     pub recover: Option<ClientPosition>,
-    /// Unix seconds; 0 = never.
+    /// When the subscription expires, Unix seconds; 0 = never.
     pub expire_at_s: u32,
 }
 
@@ -33,8 +33,8 @@ impl Session {
     /// Subscribes the client to a channel. The client gets a push once the channel's home has replied.
     ///
     /// # Errors
-    /// 102, 107 for a bad channel, 106 at the limit of channels. If the client is subscribed already, the server
-    /// permits that from now on, and nothing else happens.
+    /// 102 or 107 for a bad channel, 106 at the limit of channels. If the client is already subscribed, the call
+    /// succeeds: from now on the server permits the subscription, and nothing else happens.
     pub fn server_subscribe(
         &mut self,
         channel: &str,
@@ -96,16 +96,16 @@ impl Session {
         }
     }
 
-    /// The client's position in a channel is lost: the client subscribes again, and then recovers, or learns that it
-    /// cannot.
+    /// Ends a subscription because its position is lost. The client subscribes again, and then it recovers, or learns
+    /// that it cannot.
     pub fn lose(&mut self, channel: &str, context: &mut Context<'_>) {
         if let Some(index) = self.find(channel, context.hub) {
             self.end(index, Unsubscribe::INSUFFICIENT_STATE, context);
         }
     }
 
-    /// Ends the client's subscription to a channel, with a push to the client; empty = all channels. A subscribe that
-    /// waits for the backend is refused with 103.
+    /// Ends the client's subscription to a channel, with a push to the client; an empty name means all channels. A
+    /// subscribe that waits for the backend is refused with 103.
     pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
         if !self.is_connected() {
             return self.unsubscribe_connecting(channel, context);
@@ -120,7 +120,8 @@ impl Session {
         self.run_ready(context);
     }
 
-    /// The same for a client that is being connected: what it wishes and a backend is to be asked about is dropped.
+    /// The same for a client that is still connecting. Channels that it named and the backend was not asked about are
+    /// dropped.
     fn unsubscribe_connecting(&mut self, channel: &str, context: &mut Context<'_>) {
         let state = self.rare.as_mut().and_then(|rare| rare.hooks.as_mut());
         let (count, asked) = state.map_or_else(Default::default, |state| state.take_wishes(channel));
@@ -143,8 +144,8 @@ impl Session {
         }
     }
 
-    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if that time has passed, ends it;
-    /// the client gets a push. `info` replaces what other clients see of the client; `None` = it stays.
+    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever), or ends it if that time has passed.
+    /// The client gets a push. `info` replaces what other clients see of the client; `None` = it does not change.
     pub fn server_refresh(
         &mut self,
         is_expired: bool,

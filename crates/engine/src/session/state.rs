@@ -1,4 +1,4 @@
-//! The state of a session, and what can be told from it alone.
+//! The state of a session, and what can be derived from it alone.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::settings::ClientSettings;
 pub(super) enum Phase {
     /// The client has not sent a connect command.
     AwaitingConnect,
-    /// The backend is being asked who the client is.
+    /// The backend is being asked to authenticate the client.
     Authenticating,
     /// The connect reply waits for server-side subscriptions.
     Connecting(Box<Connecting>),
@@ -39,27 +39,28 @@ pub(super) enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Connecting {
     pub(super) command: u32,
-    /// Server-side subscriptions without a reply, and one more if the names and groups of the token have no reply.
+    /// The number of server-side subscriptions without a response, plus one while the token's names and groups have no
+    /// response.
     pub(super) awaited: usize,
-    /// The names and groups of the client are not registered yet.
+    /// Whether the names and groups of the client are not registered yet.
     pub(super) is_registering: bool,
-    /// Requests to homes of channels that leave once the names and groups of the token are registered.
+    /// Requests to homes of channels that are sent once the names and groups of the token are registered.
     pub(super) deferred: Vec<Outbound>,
-    /// JSON of the backend for the client.
+    /// The backend's data for the client, JSON.
     pub(super) data: Option<Bytes>,
-    /// The backend has said who the client is, so that a mistake in it is not the client's.
+    /// Whether the backend authenticated the client, so that the client is not to blame for a mistake.
     pub(super) is_of_hook: bool,
-    /// Channel and `SubscribeResult`, encoded.
+    /// Channels with their encoded `SubscribeResult`.
     pub(super) subs: Vec<(String, Vec<u8>)>,
-    /// Bytes of `subs`.
+    /// The bytes of `subs`.
     pub(super) subs_bytes: usize,
-    /// Pushes of the new subscriptions. They follow the reply.
+    /// Pushes of the new subscriptions. They are sent after the reply.
     pub(super) held: Vec<Bytes>,
-    /// Bytes of `held`.
+    /// The bytes of `held`.
     pub(super) held_bytes: usize,
-    /// More came than may be held: the client has to connect again.
+    /// Whether more pushes arrived than may be held back: the client has to connect again.
     pub(super) is_overrun: bool,
-    /// The version of the bans by which the client was let in.
+    /// The version of the bans that were checked when the client was accepted.
     pub(super) bans_version: u64,
 }
 
@@ -71,30 +72,30 @@ pub struct Session {
     pub(super) flow: Flow,
     pub(super) client: [u8; 16],
     pub(super) user: Box<str>,
-    /// The token that the client has shown last for its connection.
+    /// The token that the client showed last for its connection.
     pub(super) token: TokenMark,
     pub(super) conn_info: Option<Box<Bytes>>,
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) next_serial: u32,
-    /// Unix seconds; 0 = never.
+    /// When the connection expires, Unix seconds; 0 = never.
     pub(super) expire_at_s: u32,
     pub(super) is_loopback: bool,
     pub(super) transport: TransportMode,
-    /// Lines that were not valid commands, less those that valid commands have made up for.
+    /// The number of lines that were not valid commands, minus those that valid commands have cancelled out.
     pub(super) mistakes: u8,
-    /// Commands since a mistake was last subtracted.
+    /// The number of commands since a mistake was last subtracted.
     pub(super) commands_since_mistake: u8,
-    /// Pings that were sent while a pong was awaited: so many pongs more may come.
+    /// The number of pings that were sent while a pong was awaited. As many additional pongs may arrive.
     pub(super) pings_ahead: u8,
     /// When the client last sent something, Unix seconds.
     pub(super) last_input_s: u32,
-    /// The directory may have entries or calls of this client.
+    /// Whether the directory may have entries or calls of this client.
     pub(super) has_entries: bool,
     pub(super) rare: Option<Box<RareState>>,
 }
 
 impl Session {
-    /// A session of a client that has sent nothing yet. `client` is random; `is_loopback`: the client is on this
+    /// A session of a client that has sent nothing yet. `client` is random. `is_loopback`: the client runs on this
     /// machine.
     pub fn new(
         client: [u8; 16],
@@ -125,44 +126,44 @@ impl Session {
         }
     }
 
-    /// Sets the client's user before it connects: the client was authenticated in another way than by a token.
+    /// Sets the client's user before it connects, because the client was authenticated without a token.
     pub fn certify(&mut self, user: String) {
         self.user = user.into();
     }
 
-    /// The client id: a version 4 UUID (RFC 9562) out of the session's random bytes.
+    /// The client id: a version 4 UUID (RFC 9562) made from the session's random bytes.
     pub fn owner(&self) -> OwnerId {
         OwnerId(Builder::from_random_bytes(self.client).into_uuid().into_bytes())
     }
 
-    /// What a token or a backend has said of the connection, and its labels: JSON objects. `None` = nothing, or nobody
-    /// is told of it.
+    /// What a token or a backend has said about the connection, and its labels: JSON objects. `None` = there is
+    /// nothing, or no backend receives it.
     pub fn meta_and_labels(&self) -> (Option<Bytes>, Option<Bytes>) {
         let state = self.rare.as_ref().and_then(|rare| rare.hooks.as_ref());
         state.map_or((None, None), |state| (state.meta.clone(), state.labels.clone()))
     }
 
-    /// The client id in its usual form.
+    /// The client id in its usual text form.
     pub fn client_id(&self) -> Box<str> {
         client_text(self.owner()).into()
     }
 
-    /// The user; empty = anonymous, or not connected yet.
+    /// The user of the client; empty = anonymous, or not connected yet.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Whether the connect reply was sent.
+    /// Whether the connect reply was sent to the client.
     pub fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
     }
 
-    /// Whether it is known who the client is.
+    /// Whether the client has been authenticated.
     pub fn is_known(&self) -> bool {
         matches!(self.phase, Phase::Connecting(_) | Phase::Connected)
     }
 
-    /// Whether the session reads commands.
+    /// Whether the session still reads commands.
     pub fn is_listening(&self) -> bool {
         !matches!(self.phase, Phase::Refused | Phase::Closed)
     }
@@ -172,7 +173,7 @@ impl Session {
         matches!(self.phase, Phase::Connecting(_))
     }
 
-    /// Subscriptions, those under way included.
+    /// The number of subscriptions, including those under way.
     pub fn subscription_count(&self) -> usize {
         self.subscriptions.len()
     }

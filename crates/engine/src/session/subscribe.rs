@@ -28,7 +28,7 @@ use crate::hub::{DeliveryOptions, LocalChannel};
 use crate::namespace::ChannelOptions;
 use crate::request::{ChannelRequest, ClientPosition, Recover, Response, Subscribe};
 
-/// The options of a subscription that is permitted.
+/// The options with which a subscription is permitted.
 #[derive(Debug, Default)]
 pub(super) struct Grant {
     pub(super) chan_info: Option<Bytes>,
@@ -43,18 +43,18 @@ pub(super) struct Grant {
     pub(super) rejects_unrecovered: bool,
     pub(super) is_delta: bool,
     pub(super) filter: Option<Arc<Filter>>,
-    /// What the client may do in the channel besides what its namespace allows.
+    /// What the client may do in the channel in addition to what its namespace allows.
     pub(super) allow: Capability,
-    /// What of it only `allow`, or a capability of the connection, grants.
+    /// The parts that only `allow`, or a capability of the connection, grants.
     pub(super) by_grant: Capability,
-    /// The options of the namespace, or a capability of the connection, permit it.
+    /// Whether the namespace's options, or a capability of the connection, permit the subscription.
     pub(super) is_by_options: bool,
 }
 
 /// Why a subscribe was refused.
 pub(super) enum SubscribeRefusal {
     Error(Error),
-    /// By a ban of its token: an error, 103.
+    /// A ban on its token refuses it: an error, 103.
     Banned,
     Disconnect(Disconnect),
 }
@@ -92,7 +92,7 @@ impl Session {
         }
     }
 
-    /// Subscribes the client as the backend has allowed.
+    /// Subscribes the client with the options that the backend has allowed.
     pub(super) fn subscribe_as(
         &mut self,
         command: u32,
@@ -138,7 +138,7 @@ impl Session {
         self.begin(&request.channel, grant, |serial| Ticket::Connect { serial }, context)
     }
 
-    /// Checks a subscribe without deciding whether the client may. Returns the options of the channel and the filter.
+    /// Checks a subscribe without deciding whether it is permitted. Returns the channel's options and the filter.
     pub(super) fn check_subscribe<'c>(
         &self,
         request: &SubscribeCommand<'_>,
@@ -160,7 +160,7 @@ impl Session {
         }
         let options = context.resolve(channel)?;
         let filter = match &request.tf {
-            // A filtered subscriber has not all that a change would change.
+            // A filtered subscriber does not have all publications, so it may lack the base of a delta.
             Some(_) if !options.allow_tags_filter || !request.delta.is_empty() => return Err(Error::BAD_REQUEST.into()),
             Some(node) => {
                 Some(Arc::new(Filter::check(node, context.node.namespaces.filter_limits()).ok_or(Error::BAD_REQUEST)?))
@@ -170,8 +170,8 @@ impl Session {
         Ok((options, filter))
     }
 
-    /// Decides whether the client may subscribe; the order of the checks is the official server's. `None` = the backend
-    /// decides.
+    /// Decides whether the client may subscribe. The order of the checks is that of the official server. `None` = the
+    /// backend decides.
     pub(super) fn decide_subscribe(
         &self,
         request: &SubscribeCommand<'_>,
@@ -191,7 +191,7 @@ impl Session {
         Ok(Some(grant.completed(request, options, filter)))
     }
 
-    /// What the backend has allowed. It replaces what the client wishes.
+    /// What the backend has allowed. It replaces what the client asked for.
     pub(super) fn grant_of_hook(
         &self,
         request: &SubscribeCommand<'_>,
@@ -257,12 +257,12 @@ impl Session {
         }
     }
 
-    /// Whether the client may have one channel more.
+    /// Whether the client may have one more channel.
     pub(super) fn may_have_more(&self, context: &Context<'_>) -> bool {
         self.subscriptions.len() < context.node.client.channel_limit
     }
 
-    /// Most clients have one subscription, so the first memory is for one.
+    /// Reserves memory for one subscription, because most clients have one.
     fn make_room_for_one(&mut self) {
         if self.subscriptions.capacity() == 0 {
             self.subscriptions.reserve_exact(1);
@@ -339,7 +339,7 @@ impl Session {
         Ok(())
     }
 
-    /// Handles the home's reply: from now on the client gets the channel's publications. Returns the subscription's
+    /// Handles the home's response: from now on the client gets the channel's publications. Returns the subscription's
     /// index; `None` = it has ended meanwhile, or the home refused it.
     pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
         let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
@@ -359,7 +359,7 @@ impl Session {
         // The client's last publication is the base of the next delta, unless a later one has expired.
         let last = subscribed.recovered.as_ref().and_then(Option::as_ref).and_then(|missed| missed.last());
         let has_last = last.is_some_and(|last| last.offset == subscribed.position.offset)
-            // They come behind it, and are the client's last then.
+            // The reactions come after that publication and would be the client's last one.
             && subscribed.reactions.is_none();
         let options = DeliveryOptions {
             membership_events: subscription.wants_membership_events,
@@ -397,7 +397,7 @@ impl Session {
                 return context.effects.refuse(command, Error::INTERNAL);
             }
         };
-        // The client has unsubscribed meanwhile: it gets the reply all the same.
+        // The client has unsubscribed meanwhile. It gets the reply nevertheless.
         let Some(index) = index else {
             context.effects.count_subscribe(SubscribeOutcome::Accepted);
             return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default()));
@@ -410,7 +410,7 @@ impl Session {
             self.remove(index, context);
             return context.effects.refuse(command, Error::UNRECOVERABLE_POSITION);
         }
-        // What had granted it may have gone while the home's reply was under way.
+        // The permission may have been withdrawn while the home's response was under way.
         let lost = self.lost_grant(&self.subscriptions[index], context);
         if lost == Some(Unsubscribe::SERVER) {
             let channel = context.hub.name(self.subscriptions[index].channel).clone();
@@ -433,7 +433,7 @@ impl Session {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
-        // The last word of the client counts: it does not want the subscription that the backend is asked about.
+        // The client's last command counts: it no longer wants the subscription that the backend is asked about.
         self.cancel_subscribe(channel, TAKEN_BACK, context);
         if let Some(index) = self.find(channel, context.hub) {
             context.effects.counts.push(SessionCount::Unsubscribe(0));
@@ -448,7 +448,7 @@ impl Session {
         self.take_out(index, 0, context);
     }
 
-    /// The same; `code`: why, as it is told to others than the client.
+    /// The same. `code`: the reason that is reported to others than the client.
     fn take_out(&mut self, index: usize, code: u32, context: &mut Context<'_>) {
         let subscription = self.subscriptions.swap_remove(index);
         if matches!(self.phase, Phase::Connecting(_)) && self.is_deferred(context.hub.name(subscription.channel)) {
@@ -457,7 +457,7 @@ impl Session {
         self.release(subscription, Some(code), context);
     }
 
-    /// Ends a subscription, with a push to the client that has the reason.
+    /// Ends a subscription, with a push to the client that contains the reason.
     pub(super) fn end(&mut self, index: usize, why: Unsubscribe, context: &mut Context<'_>) {
         let name = context.hub.name(self.subscriptions[index].channel).clone();
         self.take_out(index, why.code, context);
@@ -465,8 +465,8 @@ impl Session {
         context.effects.messages.push(&name, &Push::Unsubscribe(why));
     }
 
-    /// Releases a subscription on this shard and at the channel's home. `code`: why it ends; `None` = with its
-    /// connection.
+    /// Releases a subscription on this shard and at the channel's home. `code`: why it ends; `None` = because its
+    /// connection ends.
     pub(super) fn release(&self, subscription: Subscription, code: Option<u32>, context: &mut Context<'_>) {
         let name = context.hub.name(subscription.channel).clone();
         let is_answered = subscription.membership.is_some();
@@ -480,7 +480,7 @@ impl Session {
             }
         }
         context.hub.release(subscription.channel);
-        // A session that closes leaves all channels at once, by one [`DirectoryRequest::Close`].
+        // A session that closes leaves all channels at once, with one [`DirectoryRequest::Close`].
         if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
             context.effects.directory_requests.push((
                 None,
@@ -492,7 +492,7 @@ impl Session {
     }
 }
 
-/// The channel among this shard's, with what its namespace says of slow subscribers.
+/// Looks the channel up on this shard, with its namespace's setting for slow subscribers.
 fn acquire(channel: &str, drop_after_us: Option<u64>, context: &mut Context<'_>) -> LocalChannel {
     context.effects.may_drop |= drop_after_us.is_some();
     context.hub.acquire_dropping(channel, drop_after_us)
@@ -510,7 +510,7 @@ fn refuse(command: u32, why: SubscribeRefusal, context: &mut Context<'_>) {
 }
 
 impl Grant {
-    /// Adds what the client wishes, where it is permitted.
+    /// Adds the client's wishes, as far as they are permitted.
     fn wish(&mut self, request: &SubscribeCommand<'_>, options: &ChannelOptions, history: Permit, presence: Permit) {
         let has_history = history != Permit::Nothing;
         self.positioned = request.positioned && (options.allow_positioning || has_history);
@@ -526,7 +526,7 @@ impl Grant {
         }
     }
 
-    /// With what the client says of recovery, deltas and its filter.
+    /// Adds what the client says about recovery, deltas and its filter.
     fn completed(
         mut self,
         request: &SubscribeCommand<'_>,
@@ -542,7 +542,7 @@ impl Grant {
         self
     }
 
-    /// The fields that few subscriptions have; `None` = this one has none of them.
+    /// The fields that few subscriptions have; `None` = this subscription has none of them.
     fn extra(self, is_refreshed_by_hook: bool) -> Option<Box<Extra>> {
         let Grant { chan_info, data, filter, allow, .. } = self;
         let has_any = chan_info.is_some() || data.is_some() || filter.is_some() || allow != Capability::default();
@@ -550,10 +550,10 @@ impl Grant {
             .then(|| Box::new(Extra { chan_info, data, filter, allow, ..Extra::default() }))
     }
 
-    /// What the backend has allowed.
+    /// The options that the backend has allowed.
     ///
     /// # Errors
-    /// 110 if the subscription has expired already.
+    /// 110 if the subscription has already expired.
     fn of_hook(answer: SubscribeAnswer) -> Self {
         Grant {
             chan_info: answer.info,
@@ -566,7 +566,7 @@ impl Grant {
     }
 }
 
-/// When a token's subscription ends, Unix seconds; 0 = never.
+/// When a subscription by token ends, Unix seconds; 0 = never.
 ///
 /// # Errors
 /// 110 if that time has passed.
@@ -578,7 +578,7 @@ pub(super) fn subscription_expiry(claims: &SubscriptionClaims, now_s: u64) -> Re
     }
 }
 
-/// What a subscription token allows the client to do in the channel besides what its namespace allows.
+/// What a subscription token allows the client to do in the channel in addition to what its namespace allows.
 pub(super) fn allow_of(claims: &SubscriptionClaims, context: &mut Context<'_>) -> Result<Capability, SubscribeRefusal> {
     if claims.allow.is_empty() {
         return Ok(Capability::default());

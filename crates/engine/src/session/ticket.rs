@@ -1,63 +1,63 @@
-//! Tickets: what the reply to a session's request is for.
+//! Tickets: they connect the response to a session's request with what it is for.
 
 use super::counts::CommandMethod;
 use super::weight::Weight;
 use crate::namespace::NamespaceIndex;
 
-/// What a home's or the directory's reply is for.
+/// What the response of a home or of the directory is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ticket {
-    /// A command whose reply is the home's reply.
+    /// A command whose reply is the home's response.
     Reply {
-        /// The command.
+        /// The number of the command.
         command: u32,
-        /// Its method.
+        /// The method of the command.
         method: CommandMethod,
-        /// The size that the reply may have.
+        /// The size that the reply can have.
         weight: Weight,
     },
     /// A command that the directory replies to.
     Directory {
-        /// The command.
+        /// The number of the command.
         command: u32,
         /// The field of the reply.
         kind: ReplyKind,
-        /// The size that the reply may have.
+        /// The size that the reply can have.
         weight: Weight,
     },
-    /// The names and groups of the token, which the connect reply waits for.
+    /// The names and groups of the token. The connect reply waits for them.
     Registrations,
     /// A subscription of the client.
     Subscribe {
-        /// The command.
+        /// The number of the command.
         command: u32,
-        /// The subscription.
+        /// The number of the subscription within its session.
         serial: u32,
-        /// The namespace of its channel.
+        /// The namespace of the subscription's channel.
         namespace: NamespaceIndex,
-        /// The size that the reply may have.
+        /// The size that the reply can have.
         weight: Weight,
     },
-    /// A server-side subscription that the connect reply waits for.
+    /// A server-side subscription. The connect reply waits for it.
     Connect {
-        /// The subscription.
+        /// The number of the subscription within its session.
         serial: u32,
     },
-    /// A server-side subscription made by the server API.
+    /// A server-side subscription that the server API made.
     Server {
-        /// The subscription.
+        /// The number of the subscription within its session.
         serial: u32,
     },
 }
 
-/// The field of a reply that has the directory's reply.
+/// The field of a reply that contains the directory's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyKind {
-    /// `rpc`, with the directory's reply as its data.
+    /// `rpc`, with the directory's response as its data.
     Rpc,
-    /// `presence`.
+    /// A reply to `presence`.
     Presence,
-    /// `presence_stats`.
+    /// A reply to `presence_stats`.
     PresenceStats,
 }
 
@@ -71,7 +71,7 @@ impl Ticket {
         }
     }
 
-    /// The method of the command that the reply is for.
+    /// The method of the command that the response is for.
     pub(super) fn method(self) -> CommandMethod {
         match self {
             Ticket::Reply { method, .. } => method,
@@ -84,7 +84,7 @@ impl Ticket {
         }
     }
 
-    /// Whether its reply may be large.
+    /// Whether the reply may be large.
     pub(super) fn is_large(self) -> bool {
         self.weight() == Some(Weight::Large)
     }

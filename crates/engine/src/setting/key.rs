@@ -1,51 +1,51 @@
-//! What is known of a key.
+//! What is known about one key of the configuration.
 
-/// What a key's value must be.
+/// The kind of value that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     /// True or false.
     Boolean,
     /// A whole number within bounds, both included.
     Integer(u64, u64),
-    /// The same, or empty: none.
+    /// A whole number within bounds, both included; or empty, which means none.
     Optional(u64, u64),
-    /// A time such as `25s`.
+    /// A duration such as `25s`.
     Duration,
-    /// Any text.
+    /// Any text, also empty.
     Text,
-    /// The path of requests that something is served at. Empty text stands for the default.
+    /// The path at which the server serves something. Empty text means the default.
     Path,
-    /// Text that is never shown.
+    /// A text that is never shown.
     Secret,
     /// A public key in PEM.
     Pem,
     /// A regular expression.
     Pattern,
-    /// One of a few words.
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// A list of texts.
     Texts,
-    /// Texts by name.
+    /// A table of texts by name.
     StringMap,
-    /// Refusals by status of HTTP.
+    /// A list of refusals for HTTP statuses.
     Transforms,
-    /// Claims of tokens that become fields of something else.
+    /// A list of token claims that become fields of something else.
     ClaimPaths,
     /// A list of rates: tables with `interval` and `rate`.
     Buckets,
     /// A list of tables with a name in this field, `enabled` and `buckets`.
     Overrides(&'static str),
-    /// Tables with `enabled` and `buckets`, by name.
+    /// A table of tables with `enabled` and `buckets`, by name.
     OverrideTable,
 }
 
-/// Any count of things.
+/// Any number of things, including none.
 pub const COUNT: ValueKind = ValueKind::Integer(0, u32::MAX as u64);
-/// A count of which there must be some.
+/// A number of things, at least one.
 pub const SOME: ValueKind = ValueKind::Integer(1, u32::MAX as u64);
 
 impl ValueKind {
-    /// The name of the kind, for errors.
+    /// The name of the kind, for error texts.
     pub fn name(self) -> String {
         match self {
             ValueKind::Boolean => "true or false".into(),
@@ -74,14 +74,14 @@ impl ValueKind {
 /// One key of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Its dotted path below the table.
+    /// The dotted path of the key below the table.
     pub path: String,
-    /// What its value must be.
+    /// The kind of value that it takes.
     pub kind: ValueKind,
-    /// The value of the table that was asked, as it would be written.
+    /// The present value in the table, as it would be written.
     pub default: String,
-    /// What it does, with unit and range where the kind does not say them.
+    /// What the key does, with unit and range if the kind does not state them.
     pub meaning: &'static str,
-    /// Whether Centrifugo has no such key.
+    /// Whether only Touchline has this key and Centrifugo does not.
     pub is_ours: bool,
 }

@@ -1,16 +1,16 @@
-//! The macros that make a struct, its defaults and its keys of one table, and words of an enum.
+//! Macros that generate a struct with its defaults and keys from one table, and the words of an enum.
 
-/// Makes a struct of a table of settings: its fields with their documentation, its defaults, a `Debug` that shows no
-/// secret, and [`crate::setting::SettingsTable`].
+/// Generates a struct from a table of settings: its fields with their documentation, its defaults, a `Debug` that shows
+/// no secret, and [`crate::setting::SettingsTable`].
 ///
-/// A row is its documentation, what it is, a name, a type and a default:
+/// A row consists of its documentation, the kind of row, a name, a type and a default:
 ///
-/// - `key` is a setting that Centrifugo has too, `own` one that only Touchline has; the kind of its value may follow.
-/// - `section` is a table within; it may say another meaning for some of its keys, and `own` before the list says that
-///   Centrifugo has none of them.
-/// - `plain` is a field that no key sets by itself.
+/// - `key` is a setting that Centrifugo has too, `own` one that only Touchline has. The kind of its value may follow.
+/// - `section` is a nested table. It may state another meaning for some of its keys. `own` before the list says that
+///   Centrifugo has none of these keys.
+/// - `plain` is a field that no single key sets.
 ///
-/// A struct with a parameter has the constructor `at` in place of `Default`.
+/// A struct with a parameter has the constructor `at` instead of `Default`.
 ///
 /// ```
 /// use touchline_engine::setting::{SOME, SettingsTable as _, WrittenValue};
@@ -124,7 +124,7 @@ macro_rules! settings {
     };
 }
 
-/// One row of the macro `settings!`, by what it is.
+/// Handles one row of the macro `settings!`, by its kind.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setting_row {
@@ -167,7 +167,7 @@ macro_rules! setting_row {
             $(
                 $crate::setting_row! { own $own key }
                 $(
-                    // The field is there, or this does not compile.
+                    // This does not compile if the field does not exist.
                     let _ = &$self.$name.$other;
                     if key.path == stringify!($other) {
                         key.meaning = $text;
@@ -192,7 +192,7 @@ macro_rules! setting_row {
     (own with $key:ident) => {};
 }
 
-/// Makes an enum a type of settings: its variants and their words.
+/// Makes an enum a type for settings: its variants and their words.
 #[macro_export]
 macro_rules! words_of {
     ($type:ty { $($variant:ident = $word:literal),+ $(,)? $(; alias $($alias:literal = $of:ident),+)? }) => {

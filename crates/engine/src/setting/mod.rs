@@ -1,7 +1,7 @@
-//! Tables of settings: each says a setting once.
+//! Tables of settings. Each table defines a setting once.
 //!
-//! The macro `settings!` makes a struct of a table, with its defaults, its keys and their documentation. A
-//! value is read once, into the type of its field.
+//! The macro `settings!` generates a struct from a table, with its defaults, its keys and their documentation. A value
+//! is parsed once, into the type of its field.
 
 mod key;
 #[macro_use]

@@ -1,50 +1,50 @@
-//! Types of settings: how a written value becomes one, and how it is written.
+//! Types of settings: how a written value is parsed into a type, and how it is written.
 
 use std::time::Duration;
 
 use super::key::{COUNT, ValueKind};
 use crate::duration;
 
-/// A value as it was written, without its place.
+/// A value as it was written, without its location.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WrittenValue<'a> {
-    /// Text; everything in the environment is.
+    /// A text. All values in the environment are texts.
     Text(&'a str),
     /// A whole number.
     Integer(i64),
     /// True or false.
     Boolean(bool),
-    /// A list of nothing but texts.
+    /// A list that contains only texts.
     Texts(Vec<&'a str>),
-    /// A table, or a list that has other things than texts.
+    /// A table, or a list that contains other things than texts.
     Nested(serde_json::Value),
-    /// What no setting is: a date, a fraction.
+    /// A value that no setting can have: a date, a fraction.
     Other,
 }
 
-/// Why a value does not fit: `None` = it is not of the kind, else a reason.
+/// Why a value does not fit: `None` = it has the wrong kind, otherwise a reason.
 pub type Misfit = Option<String>;
 
 /// A type that a setting can have.
 pub trait SettingValue: Sized {
-    /// What a table writes as the default.
+    /// The type of the default in a table.
     type Literal;
-    /// What the value must be where the table says nothing else.
+    /// The kind of value, if the table does not say another one.
     const KIND: ValueKind;
 
-    /// The value of a table's default.
+    /// Converts the default of a table.
     fn of(literal: Self::Literal) -> Self;
 
-    /// Reads a written value. Text that says it is as good as the thing itself: the environment has nothing else.
+    /// Reads a written value. A text form of the value is accepted too, because the environment contains only texts.
     ///
     /// # Errors
-    /// When the value is not of this kind.
+    /// The value does not have this kind.
     fn read(kind: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit>;
 
     /// The value as it would be written in the environment.
     fn show(&self) -> String;
 
-    /// The time that it is; `None` = it is no time.
+    /// The value as a duration; `None` = it is not a duration.
     fn duration(&self) -> Option<Duration> {
         None
     }
@@ -190,7 +190,7 @@ impl SettingValue for Vec<String> {
         literal.iter().map(|text| (*text).to_owned()).collect()
     }
 
-    /// Text is a JSON list, or words separated by spaces.
+    /// A text value is parsed as a JSON list, or as words separated by spaces.
     fn read(_: ValueKind, written: &WrittenValue<'_>) -> Result<Self, Misfit> {
         match written {
             WrittenValue::Texts(texts) => Ok(texts.iter().map(|text| (*text).to_owned()).collect()),

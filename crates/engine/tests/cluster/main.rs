@@ -1,11 +1,12 @@
-//! Channels with history on three nodes, against a stream that stores and republishes as JetStream does: messages to
-//! nodes are lost, links are cut, loads fail or come late, subscribers come, go and return; now and then the stream is
-//! set back to an earlier state with all links cut. Whoever is subscribed sees every publication that is not lost once,
-//! in order, or is told to subscribe anew. Only a node that knows of a loss can report it: until one is linked again
-//! that knows the last that is lost, others may recover what they should not.
+//! Channels with history on three nodes, with a stream that stores and republishes as JetStream does. Messages to nodes
+//! are lost, links are cut, loads fail or come late, subscribers come, leave and return. Sometimes the stream is set
+//! back to an earlier state with all links cut. A subscriber gets every publication that is not lost once and in order,
+//! or is asked to subscribe again. Only a node that knows of a loss can report it. Until a node is linked again that
+//! knows the last lost publication, other nodes may recover what they should not.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. The stream
-//! is set back on days with odd numbers. A seed decides all that happens: `TOUCHLINE_SIM_EVENTS` shows it.
+//! `TOUCHLINE_SIM_SEEDS` sets how many such days there are (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+//! The stream is set back on days with odd numbers. A seed decides everything; `TOUCHLINE_SIM_EVENTS` shows what
+//! happens.
 
 mod random;
 mod stream;
@@ -16,7 +17,8 @@ mod world;
 use crate::trace::Trace;
 use crate::world::World;
 
-/// A day; gives subscribes that were refused, subscriptions that broke, loads that failed, runs that began in time.
+/// Simulates a day. Returns the numbers of refused subscribes, broken subscriptions, failed loads, and runs that began
+/// in time.
 fn day(seed: u64, trace: Trace) -> ([u64; 4], Trace) {
     let mut world = World::new(seed, trace);
     for _ in 0..200 {
@@ -55,6 +57,6 @@ fn every_subscriber_sees_every_publication_once_or_is_ignorant() {
         });
         days_with.iter_mut().zip(seen).for_each(|(days, count)| *days += u64::from(count > 0));
     }
-    // A simulator whose days are all fine proves nothing.
+    // If all days of a simulator are fine, it proves nothing.
     assert!(days_with.iter().all(|days| days * 50 >= seeds), "too few bad days: {days_with:?} of {seeds}");
 }

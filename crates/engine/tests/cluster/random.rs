@@ -8,7 +8,7 @@ impl Random {
         Random(fastrand::Rng::with_seed(seed))
     }
 
-    /// From 0 to `end` - 1.
+    /// A random number from 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0.u64(..end)
     }

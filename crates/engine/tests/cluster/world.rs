@@ -1,4 +1,4 @@
-//! Nodes, the stream and subscribers, and what happens to them on a day.
+//! Nodes, the stream and subscribers, and what happens to them in a day.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,30 +33,30 @@ pub(crate) struct Fan {
     connection: ConnectionId,
     state: State,
     visits: u64,
-    /// The last offset that it has; none = it was never there.
+    /// The last offset that the fan has; `None` = it was never subscribed.
     last: Option<u64>,
     epoch: Epoch,
-    /// What was stored since it came, and has not come to it.
+    /// The publications that were stored since it subscribed, and that it has not received.
     due: Vec<u64>,
-    /// It got something wrong while no linked node could know.
+    /// Whether it received something wrong while no linked node could know that.
     is_deceived: bool,
 }
 
-/// A fan, and which of its visits.
+/// A fan, and the number of its visit.
 type Visit = (usize, u64);
-/// When it is served, the channel, the offset behind which and the number, whether it is only a check.
+/// When the load is served; the channel; the offset after which it reads, and its number; whether it is only a check.
 type Asked = (u64, ChannelName, (u64, u64), bool);
 
 pub(crate) struct Node {
     channels: Channels,
     is_linked: bool,
-    /// The newest publication that it knows of the stream, and of which run.
+    /// The newest publication of the stream that the node knows, and its run.
     mark: Option<Mark>,
     run: u64,
     interests: Vec<ChannelName>,
-    /// What comes in, in order: republished, and the server's echo.
+    /// What arrives, in order: republished publications, and the server's echo.
     inbox: Vec<(u64, ChannelName, BackendEvent)>,
-    /// Loads under way.
+    /// The loads that are under way.
     loads: Vec<Asked>,
     /// Requests that wait until a channel is live, with the requesting fan and the number of its visit.
     waiting: BTreeMap<ChannelName, Vec<(WaitingRequest, Visit)>>,
@@ -71,10 +71,10 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) is_calm: bool,
     pub(crate) published: u64,
-    /// The stream may be set back.
+    /// Whether the stream may be set back.
     pub(crate) loses: bool,
     pub(crate) has_lost: bool,
-    /// A node came back when it was not known any more whether the stream has the last offset that the node knows.
+    /// A node came back when it was no longer known whether the stream has the last offset that the node knows.
     pub(crate) has_forgotten: bool,
     pub(crate) trace: Trace,
 }
@@ -134,7 +134,7 @@ impl World {
         self.settle(index);
     }
 
-    /// As a node opens its stream: if that lacks what the node knows of it, another run begins.
+    /// Opens the stream as a node does: if the stream lacks what the node knows of it, another run begins.
     fn open_stream(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if node.run != self.stream.run {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Another run begins, and nodes that are linked open the stream anew.
+    /// Begins another run. Linked nodes open the stream again.
     fn begin_run(&mut self, index: usize) {
         self.stream.run += 1;
         for other in 0..NODES {
@@ -167,14 +167,14 @@ impl World {
         }
     }
 
-    /// Whether only nodes that are cut off know that something is lost, or have known it.
+    /// Whether only nodes that are cut off know, or have known, that something is lost.
     fn is_loss_unknowable(&self) -> bool {
         let knows = |node: &Node| self.stream.lacks(&node.mark) || self.stream.may_lack(&node.mark);
         let is_away = |node: &Node| !node.is_linked && node.run == self.stream.run;
         self.has_forgotten || self.has_lost && self.nodes.iter().any(|node| is_away(node) && knows(node))
     }
 
-    /// The cluster says that there is more than before.
+    /// Handles that the cluster reports more publications than before.
     fn check(&mut self, index: usize) {
         self.nodes[index].channels.check_namespace(&"".into());
         self.settle(index);
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// A fan comes, new or back, to the node where it was or with the position that another node gave it.
+    /// A fan subscribes: for the first time, or again at the same node, or with the position that another node gave it.
     fn come(&mut self, index: usize, fan: usize) {
         if self.random.chance(40) {
             self.change_places(index, fan);
@@ -238,7 +238,7 @@ impl World {
         self.settle(index);
     }
 
-    /// The stream is lost, and comes back as it was some publications ago.
+    /// The stream is lost, and comes back in its state of some publications ago.
     fn set_back(&mut self) {
         (0..NODES).for_each(|index| self.link(index, false));
         let many = self.random.below(6);
@@ -248,13 +248,13 @@ impl World {
         }
     }
 
-    /// Whether nothing is under way of a fan that is away.
+    /// Whether nothing is under way for a fan that is not subscribed.
     fn is_free(&self, index: usize, fan: usize) -> bool {
         let node = &self.nodes[index];
         node.fans[fan].state == State::Away && node.waiting.values().flatten().all(|(_, (asker, _))| *asker != fan)
     }
 
-    /// A fan takes over the position of one of another node that is away: it has moved.
+    /// A fan takes over the position of an absent fan of another node: it has moved there.
     fn change_places(&mut self, index: usize, fan: usize) {
         let other = (index + 1 + self.random.below(NODES as u64 - 1) as usize) % NODES;
         let channel = self.nodes[index].fans[fan].channel.clone();
@@ -281,7 +281,7 @@ impl World {
         self.settle(index);
     }
 
-    /// As a shard does: requests to a channel that is not live yet wait, in order.
+    /// Does the same as a shard: requests to a channel that is not live yet wait, in order.
     fn submit(&mut self, index: usize, channel: ChannelName, request: impl Into<WaitingRequest>, visit: Visit) {
         let request = request.into();
         let is_loss_unknowable = self.is_loss_unknowable();
@@ -299,12 +299,12 @@ impl World {
         self.trace.note(|| format!("  {outcome:?}"));
         match outcome {
             Submitted::Wait(request) => node.waiting.entry(channel).or_default().push((request, visit)),
-            // It has left since, and says so next.
+            // The fan has left since, and sends its unsubscribe next.
             Submitted::Done(Response::Subscribed(_)) if !is_current => {}
             Submitted::Done(Response::Subscribed(subscribed)) => {
                 let top = subscribed.position.offset.0;
                 let known = &mut node.fans[fan];
-                // A node that is cut off serves what it has, though the stream may have lost it.
+                // A node that is cut off serves what it has, although the stream may have lost it.
                 let is_ignorant = !node.is_linked && self.has_lost;
                 match subscribed.recovered {
                     Some(Some(found)) => {
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// As a shard does: what waited is taken up, and the cluster does what channels want.
+    /// Does the same as a shard: waiting requests are submitted again, and the cluster executes the channels' commands.
     fn settle(&mut self, index: usize) {
         self.deliver(index);
         loop {
@@ -519,7 +519,7 @@ impl World {
         }
     }
 
-    /// Notes what each node has in the end, in its own order.
+    /// Notes what each node has in the end, in the node's own order.
     pub(crate) fn note_end(&mut self) {
         for node in &mut self.nodes {
             self.trace.note(|| format!("active {:?}", node.channels.active().collect::<Vec<_>>()));
@@ -527,12 +527,12 @@ impl World {
         }
     }
 
-    /// Everything works; everybody comes, and has all in the end, though nothing is published any more.
+    /// Everything works. All fans subscribe, and have everything in the end, although nothing is published any more.
     pub(crate) fn calm_down(&mut self) {
         self.is_calm = true;
         (0..NODES).for_each(|index| self.link(index, true));
         (0..20).for_each(|_| self.pass(50));
-        // Who came may have to begin anew, because it is found only now that something is lost.
+        // A fan may have to subscribe again, because a loss is found only now.
         for _ in 0..3 {
             for index in 0..NODES {
                 for fan in 0..self.nodes[index].fans.len() {

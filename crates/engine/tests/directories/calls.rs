@@ -13,7 +13,7 @@ fn reply(call: u64) -> Value {
     json!({"call": call, "data": 7})
 }
 
-/// A node where c1 is the bike.
+/// A single node where c1 owns the name of the bike.
 fn alone(change: impl FnOnce(&mut ScopeOptions)) -> World {
     let mut options = devices();
     change(&mut options);
@@ -22,7 +22,7 @@ fn alone(change: impl FnOnce(&mut ScopeOptions)) -> World {
     world
 }
 
-/// Nodes where c1, at `b`, is the bike.
+/// Two nodes where c1, on node `b`, owns the name of the bike.
 fn far() -> World {
     let mut world = World::cluster(&["a", "b", "c"], devices());
     world.ask("b", 1, "register", &json!({"scope": "devices", "name": "bike"}));
@@ -102,7 +102,7 @@ fn calls_of_one_moment_are_all_over_and_the_first_deadline_is_told() {
     assert_eq!(world.node("a").next_deadline_ms(), Some(world.now_ms + 200));
     assert_eq!(world.pass(200), ["a refuses 3: 4005 call timeout", "a refuses 4: 4005 call timeout"]);
     assert_eq!(world.node("a").next_deadline_ms(), Some(world.now_ms + 100));
-    // A call with a reply has no deadline any more.
+    // A call with a reply no longer has a deadline.
     world.ask("a", 1, "reply", &reply(101));
     assert_eq!(world.node("a").next_deadline_ms(), None);
 }
@@ -138,7 +138,7 @@ fn so_many_calls_may_wait_and_no_more() {
     world.pass(300);
     assert_eq!(world.node("a").calls_waiting(), 0);
     assert!(ask(&mut world, 2).starts_with("a asks c1"), "so does time");
-    // A backend is not held to what one connection may.
+    // The limit for one connection does not apply to a backend.
     let mut world = alone(|options| options.client_calls_limit = 1);
     assert!((0..3).all(|_| ask(&mut world, 0).starts_with("a asks c1")));
 }
@@ -169,7 +169,7 @@ fn a_call_to_another_node_is_over_in_time_on_both() {
     assert_eq!(world.pass(299), [""; 0]);
     assert_eq!(world.pass(1), ["a refuses 2: 4005 call timeout", r#"b tells a: {"call":101,"code":4005}"#]);
     assert_eq!((world.node("a").calls_waiting(), world.node("b").calls_waiting()), (0, 0));
-    // A node that says nothing at all changes nothing for the caller.
+    // A node that sends no answer at all makes no difference to the caller.
     world.cut_off("b");
     assert_eq!(world.ask("a", 2, "call", &call(300)).len(), 1);
     assert_eq!(world.pass(300), ["a refuses 2: 4005 call timeout"]);
@@ -206,7 +206,7 @@ fn only_the_called_node_can_answer_and_only_the_callers_node_can_end_a_call() {
     }
     assert_eq!(lines, [r#"a gives : {"push":{"message":{"data":{}}}}"#], "a message for no client of the node");
     assert_eq!((world.node("a").calls_waiting(), world.node("b").calls_waiting()), (1, 1));
-    // A code that this version does not know is an error all the same.
+    // A code that this version does not know is still an error.
     world.node("a").receive_from_node("b", br#"{"call":101,"code":99999}"#, now_ms);
     assert_eq!(world.settle(), ["a refuses 2: 100 internal server error"]);
     world.ask("a", 2, "call", &call(300));
@@ -224,7 +224,7 @@ fn calls_to_a_node_that_may_be_dead_are_refused_and_end_when_it_is() {
     assert_eq!(world.ask("a", 2, "send", &send), ["a refuses 2: 4006 callee gone"]);
     world.node("a").suspect("b", false, now_ms);
     assert_eq!(world.ask("a", 2, "call", &call(300)), [CARRIED, ASKED_AT_B]);
-    // One that the dead node has made, and one of another node.
+    // One call was made by the dead node, and one goes to another node.
     world.ask("a", 5, "register", &json!({"scope": "devices", "name": "boat"}));
     let boat = json!({"scope": "devices", "name": "boat", "data": 1});
     for node in ["b", "c"] {
@@ -268,7 +268,7 @@ fn a_node_keeps_its_own_time_and_room_for_calls_of_others() {
         }
     }
     assert_eq!((called, world.node("b").calls_waiting()), (20_000, 20_000));
-    // The longest time of any scope.
+    // The longest timeout of all scopes applies.
     assert_eq!(world.node("b").next_deadline_ms(), Some(now_ms + 70_000));
 }
 

@@ -13,7 +13,7 @@ fn to_all(data: u32, timeout_ms: u64) -> Value {
     json!({"scope": "devices", "group": "all", "data": data, "timeout_ms": timeout_ms})
 }
 
-/// Two nodes: c1 and c2 at `a`, c3 and c4 at `b` are the group.
+/// Two nodes whose clients are all in the group: c1 and c2 on `a`, c3 and c4 on `b`.
 fn two_nodes() -> World {
     let mut world = World::cluster(&["a", "b"], devices());
     for (node, client) in [("a", 1), ("a", 2), ("b", 3), ("b", 4)] {
@@ -193,7 +193,7 @@ fn a_call_of_a_group_counts_by_its_members() {
     world.pass(300);
     [1, 3, 4].into_iter().for_each(|client| drop(world.ask("a", client, "join", &all())));
     assert!(refused(&mut world, 0), "four members are more than one call may reach");
-    // A limit of no members at all is for groups: one name can be called.
+    // A limit of zero members applies to groups only: one name can still be called.
     let mut world = World::with_options(&["a"], |options| options.call_members_limit = 0);
     world.ask("a", 1, "register", &json!({"scope": "devices", "name": "bike"}));
     assert_eq!(world.ask("a", 9, "call", &json!({"scope": "devices", "name": "bike", "data": 1})).len(), 1);
@@ -221,7 +221,7 @@ fn a_member_that_goes_while_a_group_is_gathered_is_not_called() {
     }
 }
 
-/// Joins clients of one node to the group, without a check of each reply.
+/// Joins clients of one node to the group without checking each reply.
 fn fill_group(world: &mut World, node: &str, size: u32) {
     let now_ms = world.now_ms;
     for number in 0..size {
@@ -235,7 +235,7 @@ fn fill_group(world: &mut World, node: &str, size: u32) {
     world.settle();
 }
 
-/// Clients that each message to another node is for, and the numbers of its calls' first.
+/// For each message to another node: the number of its clients, and the number of its first call.
 fn messages(world: &mut World, ask: DirectoryRequest) -> Vec<(usize, u64)> {
     let now_ms = world.now_ms;
     world.node("a").execute(&requester(9), ask, Some(9), now_ms);
@@ -263,7 +263,7 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
     fill_group(&mut world, "b", CROWD);
     assert_eq!(messages(&mut world, send()), [(1_024, 0), (1, 0)], "at most so many");
     assert_eq!(messages(&mut world, call()), [(1_024, 102), (1, 1_126)], "numbers in a row");
-    // The caller goes: its calls are ended in messages of at most so many as well.
+    // The caller disconnects. Its calls are ended in messages with at most this many clients too.
     let now_ms = world.now_ms;
     world.node("a").execute(&requester(9), DirectoryRequest::Close, None, now_ms);
     let gone = world.node("a").effects().map(|act| match act {
@@ -273,7 +273,7 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
         other => panic!("{other:?}"),
     });
     assert_eq!(gone.collect::<Vec<_>>(), [1_024, 1]);
-    // The message has 59 bytes, 512 are around it, and each client takes 39.
+    // The message has 59 bytes, 512 are added, and each client takes 39.
     let message = r#"{"from":{"user":"u9","client":"09090909-0909-0909-0909-090909090909"},"to":"all","data":1}"#.len();
     for (room, first) in [
         (512 + message + 39 * 10, 10),

@@ -16,7 +16,7 @@ fn send(name: &str, store_for: u64) -> Value {
     json!({"scope": "devices", "name": name, "data": 5, "store_for": store_for})
 }
 
-/// The store loads messages with these ids.
+/// Delivers the messages with these ids as the store loads them.
 fn deliver(world: &mut World, node: &str, name: &str, ids: &[u64]) -> Vec<String> {
     let messages = ids.iter().map(|id| (*id, Bytes::from(format!(r#"{{"n":{id}}}"#)))).collect();
     let now_ms = world.now_ms;
@@ -42,7 +42,7 @@ fn a_message_is_kept_for_as_long_as_it_says_and_as_the_scope_allows() {
             [format!("a keeps {kept_ms} ms among 3 for bike in devices, asked by Some(2): {message}")]
         );
     }
-    // Without a waiting requester there is no reply, and the message is kept all the same.
+    // Without a waiting requester there is no reply, and the message is kept nevertheless.
     let target = |key: &str, is_group| Target { scope: ScopeId(0), key: key.into(), is_group };
     let post = |target| DirectoryRequest::Send { target, data: "5".into(), store_for_ms: 1 };
     let now_ms = world.now_ms;
@@ -112,7 +112,7 @@ fn messages_go_with_the_name() {
     let mut world = World::alone(with_inbox());
     world.ask("a", 1, "register", &register(1));
     deliver(&mut world, "a", "bike", &[7]);
-    // The name is taken over: its new owner gets all messages that are not acknowledged.
+    // The name is taken over. Its new owner gets all messages that are not acknowledged.
     let lines = world.ask("a", 2, "register", &register(2));
     assert!(lines.contains(&"a fetches 100 behind 0 of bike in devices".into()), "{lines:?}");
     assert_eq!(deliver(&mut world, "a", "bike", &[7]), [given(2, 7)]);
@@ -140,7 +140,7 @@ fn messages_are_delivered_on_the_node_of_the_name_only() {
     );
     world.node("a").message_queued("devices", "bike");
     assert_eq!(world.settle(), [""; 0], "it is on the other node");
-    // It moves to this one.
+    // The name moves to this node.
     let lines = world.ask("a", 2, "register", &register(2));
     assert!(lines.contains(&"a fetches 100 behind 0 of bike in devices".into()), "{lines:?}");
     assert_eq!(deliver(&mut world, "b", "bike", &[7]), [""; 0], "b has let go of it");

@@ -1,11 +1,11 @@
-//! Lists: pages, samples, counts, and what they cost.
+//! Lists: pages, samples, counts, and their costs.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, Listing, ScopeId, Target};
 
 use crate::world::{World, devices, json as shown, one_of_many, requester};
 
-/// The reply to a request, its cost, and the number of its steps.
+/// Executes a request. Returns its reply, its cost, and the number of its steps.
 fn walk(world: &mut World, ask: DirectoryRequest) -> (String, u32, usize) {
     let (now_ms, node) = (world.now_ms, world.node("a"));
     assert!(ask.is_walk(), "{ask:?}");
@@ -39,7 +39,7 @@ fn register(world: &mut World, name: &str, meta: &str) {
     world.node("a").execute(&requester(1), ask, None, now_ms);
 }
 
-/// So many clients in a group, each with metadata of so many bytes.
+/// Fills a group with `size` clients, each with metadata of `meta` bytes.
 fn fill_group(world: &mut World, group: &str, size: u32, meta: usize) {
     let now_ms = world.now_ms;
     for number in 0..size {
@@ -162,12 +162,12 @@ fn a_list_with_few_results_visits_so_much_and_continues_with_another_page() {
     let (page, work, steps) = walk(&mut world, listing(16_384));
     assert!(page.starts_with(&format!(r#"{{"names":[{{"name":"{last}""#)) && page.ends_with("}]}"), "{page}");
     assert_eq!((work, steps), (0, 1));
-    // A full page ends at once, wherever it stands.
+    // A full page ends at once, wherever it ends.
     let listing = Listing { scope: ScopeId(0), prefix: "n".into(), cursor: 0, limit: 1_024 };
     let (page, work, steps) = walk(&mut world, DirectoryRequest::Names(listing));
     let page: Value = serde_json::from_str(&page).expect("JSON");
     assert_eq!((page["names"].as_array().map(Vec::len), &page["cursor"], steps), (Some(1_024), &json!(1_024), 1));
-    // Entries that are shown, slots that were visited, and bytes: 120 an entry besides its name.
+    // Entries that are shown, slots that were visited, and bytes: 120 per entry in addition to its name.
     let bytes: usize = (0..1_024).map(|number| 120 + format!("n{number}").len()).sum();
     assert_eq!(work as usize, (1_024 + 1_024) / 8 + bytes / 4_096);
     let mut all = 0;
@@ -238,7 +238,7 @@ fn groups_and_pages_of_members_are_listed_in_steps_too() {
     let listing = |prefix: &str| Listing { scope: ScopeId(0), prefix: prefix.into(), cursor: 0, limit: 2 };
     let (page, work, steps) = walk(&mut world, DirectoryRequest::Groups(listing("g1099")));
     assert_eq!((&*page, work, steps), (r#"{"groups":[{"group":"g1099","count":1}]}"#, 1_025 / 8, 2));
-    // Members of one group behind a thousand of others.
+    // Members of one group after a thousand members of others.
     (2..=4).for_each(|client| drop(world.ask("a", client, "join", &json!({"scope": "devices", "group": "few"}))));
     let (page, work, steps) =
         walk(&mut world, DirectoryRequest::MemberPage { group: "few".into(), listing: listing("") });
@@ -331,7 +331,7 @@ fn a_page_has_no_more_than_its_limit_in_however_many_steps_it_is_made() {
     let mut world = wide();
     let now_ms = world.now_ms;
     for number in 0..1_104 {
-        // The first one, and three that only the second step finds.
+        // One entry at the beginning, and three that only the second step finds.
         let is_wanted = number == 0 || number > 1_100;
         let key = format!("{}{number}", if is_wanted { "x" } else { "n" });
         register(&mut world, &key, "");

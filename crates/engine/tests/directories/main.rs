@@ -1,7 +1,7 @@
-//! Stories of the registry as nodes, clients and backends live through them.
+//! Stories of the registry from the view of nodes, clients and backends.
 //!
-//! Nodes are directories that are joined by passing what one of them wants done to the others; the time is the test's.
-//! A story compares all that comes out with what should, word by word.
+//! Nodes are directories. The test passes their messages to each other and sets the time. A story compares the whole
+//! output with the expected text, word by word.
 
 mod calls;
 mod groups;

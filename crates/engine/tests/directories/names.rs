@@ -1,4 +1,4 @@
-//! Names: which client gets one, which one loses it, and the messages about it.
+//! Names: which client gets a name, which one loses it, and the messages about it.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{
@@ -118,7 +118,7 @@ fn the_scopes_policy_says_which_owner_keeps_a_name_after_a_split() {
     ] {
         let mut world = World::cluster(&["a", "b"], ScopeOptions { conflict_policy, ..devices() });
         let now_ms = world.now_ms;
-        // Neither knows of the other's registration.
+        // Neither node knows the other's registration.
         for (at, client, later_ms) in [("a", 1, 0), ("b", 2, 5)] {
             let ask = DirectoryRequest::Register {
                 scope: ScopeId(0),
@@ -228,7 +228,7 @@ fn a_token_gives_all_or_nothing_and_counts_each_entry_once() {
     let take = |world: &mut World, client: u32, claims: &[Registration]| {
         world.order("a", client, DirectoryRequest::RegisterAll(claims.into()))
     };
-    // The same key as a name and as a group is two entries; twice the same is one.
+    // The same key as a name and as a group makes two entries; the same one twice makes one entry.
     assert_eq!(take(&mut world, 1, &[claim("k", false), claim("k", true), claim("k", false)]), ["a answers 1: {}"]);
     assert_eq!(take(&mut world, 1, &[claim("k", true), claim("k", false)]), ["a answers 1: {}"], "it has them");
     assert_eq!(take(&mut world, 1, &[claim("l", false)]), ["a refuses 1: 106 limit exceeded"]);

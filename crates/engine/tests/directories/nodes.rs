@@ -22,7 +22,7 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
         (true, "u1", false, "u1/phone", true),
         (false, "u1", false, "u1/phone", false),
         (true, "u2", false, "u1/phone", false),
-        // A name that every user may have does not belong to one user.
+        // A name that every user may register does not belong to one user.
         (true, "u1", false, "bike", false),
         (true, "", true, "bike", true),
         (false, "", true, "bike", false),
@@ -110,7 +110,7 @@ fn a_clock_that_was_set_is_no_standstill() {
 
 #[test]
 fn no_node_is_late_before_this_one_takes_part() {
-    // Without a word from the other node it would be purged after six seconds.
+    // Without a message from the other node, it would be purged after six seconds.
     for joins in [false, true] {
         let mut world = World::cluster(&["a", "b"], devices());
         world.ask("b", 1, "register", &name("bike"));
@@ -176,7 +176,7 @@ fn a_node_alone_says_nothing_to_others() {
     node.wake(now_ms + 3_600_000);
     node.goodbye();
     assert_eq!(node.effects().count(), 0);
-    // However much changes at once.
+    // This holds no matter how much changes at once.
     for number in 0..2_000 {
         let ask = DirectoryRequest::Join {
             scope: ScopeId(1),
@@ -187,7 +187,7 @@ fn a_node_alone_says_nothing_to_others() {
     }
     node.flush();
     assert_eq!(node.effects().count(), 0);
-    // What comes for a scope that it does not have is left alone.
+    // A message for a scope that the node does not have is ignored.
     node.receive("nowhere", b"x", now_ms);
     node.receive("devices", b"x", now_ms);
     assert_eq!(node.effects().count(), 0);
@@ -217,7 +217,7 @@ fn what_fits_into_a_message_is_told_to_the_byte() {
             );
         }
     }
-    // A reply is measured by itself.
+    // The size of a reply is checked separately.
     world.node("b").set_message_max(2_000);
     for (length, is_good) in [(2_000 - 512 - 2, true), (2_000 - 512 - 1, false)] {
         let call = world.ask("a", 2, "call", &json!({"scope": "devices", "name": "bike", "data": 1}));
@@ -230,7 +230,7 @@ fn what_fits_into_a_message_is_told_to_the_byte() {
             }
         }
     }
-    // Without a cluster a node sends nothing.
+    // Without a cluster a node sends no messages.
     let mut world = World::alone(devices());
     world.ask("a", 1, "register", &name("bike"));
     world.node("a").set_message_max(1_000);

@@ -8,7 +8,7 @@ use touchline_protocol::ClientInfo;
 
 use crate::world::{World, devices, owner};
 
-/// A client comes into the room: `c1` of the user `u1`.
+/// A client enters the room: `c1` is user `u1`.
 fn enter(client: u32, is_shown: bool, is_announced: bool) -> DirectoryRequest {
     enter_with(client, Some("5"), is_shown, is_announced)
 }
@@ -107,7 +107,7 @@ fn one_user_with_many_connections_is_one_until_the_last_has_left() {
 fn a_list_that_is_cut_says_how_many_there_are() {
     let mut world = World::alone(devices());
     (1..=3).for_each(|client| drop(world.order("a", client, enter(client, true, false))));
-    // Who is not shown takes no place in the list.
+    // A client that is not shown does not count in the list.
     world.order("a", 4, enter(4, false, false));
     let cut = presence(&mut world, "a", 2);
     assert!(cut.ends_with(r#"},"sample":true,"num_clients":3}"#) && cut.matches("chan_info").count() == 2, "{cut}");
@@ -119,7 +119,7 @@ fn a_list_that_is_cut_says_how_many_there_are() {
 
 #[test]
 fn what_is_too_large_for_other_nodes_is_left_out_and_the_client_is_there_all_the_same() {
-    // What others see of it, with what stands before it and the name of the channel.
+    // The bytes of what others see of the client, with its prefix and the name of the channel.
     let whole = r#"{"user":"u1","client":"01010101-0101-0101-0101-010101010101","conn_info":5,"chan_info":[6]}"#.len()
         + 1
         + 4

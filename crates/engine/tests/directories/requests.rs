@@ -10,7 +10,7 @@ fn scopes() -> Scopes {
     World::alone(devices()).node("a").scopes()
 }
 
-/// A request, as text.
+/// Reads a request and shows it as text.
 fn asked(method: &str, params: &Value, scopes: &Scopes) -> Result<String, Error> {
     read(method, &params.to_string(), scopes).map(|ask| format!("{ask:?}"))
 }
@@ -122,13 +122,13 @@ fn each_field_is_read_with_its_limits() {
     for (limit, read) in [(0, 100), (1, 1), (999, 999), (1_000, 1_000), (1_001, 1_000)] {
         ends(of("names", "limit", json!(limit)), &format!("cursor: 0, limit: {read} }})"));
     }
-    // A page of members is what names a cursor or a limit.
+    // A page of members is requested if a cursor or a limit is given.
     ends(of("members", "cursor", json!(1)), "cursor: 1, limit: 100 } }");
     ends(of("members", "limit", json!(1)), "cursor: 0, limit: 1 } }");
     ends(of("call", "timeout_ms", json!(1)), "timeout_ms: 1 }");
     ends(of("send", "store_for", json!(2)), "store_for_ms: 2000 }");
     ends(of("send", "store_for", json!(u64::MAX)), &format!("store_for_ms: {} }}", u64::MAX));
-    // Exactly one of a name and a group is called or sent to.
+    // A call or a message has either a name or a group.
     for method in ["send", "call", "multi_call"] {
         assert_eq!(of(method, "group", json!("all")), bad, "{method} to both");
         assert_eq!(of(method, "name", json!("")), bad, "{method} to nobody");

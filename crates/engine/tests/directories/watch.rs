@@ -5,7 +5,7 @@ use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, Sc
 
 use crate::world::{World, devices, requester};
 
-/// Bytes that are reckoned around a change's key and metadata.
+/// The bytes that are counted for a change in addition to its key and metadata.
 const AROUND: usize = 200;
 
 fn watched(watch_log_size: usize) -> World {
@@ -19,7 +19,7 @@ fn watched(watch_log_size: usize) -> World {
     World::alone(options)
 }
 
-/// Registers a name of two bytes; the metadata make the change as large as is wanted.
+/// Registers a name of two bytes. The metadata makes the change as large as requested.
 fn register(world: &mut World, name: u8, size: usize) {
     let meta = format!("\"{}\"", "x".repeat(size - AROUND - 4));
     let now_ms = world.now_ms;
@@ -168,7 +168,7 @@ fn an_answer_has_so_many_changes_and_bytes_and_says_that_there_is_more() {
     (0..=255).for_each(|name| register(&mut world, name, 205));
     let count = |answer: &Value| answer["changes"].as_array().map(Vec::len);
     let first = changes(&mut world, 0);
-    // 320 changes of 204 and 205 bytes are what 65,536 bytes hold.
+    // 65,536 bytes hold 320 changes of 204 and 205 bytes.
     assert_eq!((count(&first), &first["offset"], &first["more"]), (Some(320), &json!(320), &json!(true)));
     let second = changes(&mut world, 320);
     assert_eq!((count(&second), &second["offset"], second.get("more")), (Some(192), &json!(512), None));
@@ -191,7 +191,7 @@ fn an_answer_costs_what_it_holds() {
     world.settle();
     let now_ms = world.now_ms;
     let position = WatchPosition { epoch: "64000".into(), offset: 0 };
-    // Eight changes are as many bytes as one reply may have.
+    // Eight changes have as many bytes as one reply may have.
     for (position, work) in [(Some(position), 1 + 65_536 / 4_096), (None, 0)] {
         world.node("a").execute(
             &requester(9),
@@ -230,7 +230,7 @@ fn many_small_changes_are_pushed_like_a_large_one() {
     }
     register(&mut world, 1, 300);
     assert_eq!(told(&mut world), [(401, Some(1))]);
-    // All of them in one moment, in which there is no more room than in the rest of the second.
+    // All changes happen at one moment, which has no more room than the rest of the second.
     register(&mut world, 2, 128 * 1_024 - 200 * (250 + 251) - 299);
     assert_eq!(told(&mut world), [(402, None)]);
 }

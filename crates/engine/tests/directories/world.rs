@@ -8,29 +8,29 @@ use touchline_engine::directory::{
 use touchline_protocol::Error;
 use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
 
-/// The request that a method makes, by its name.
+/// Reads the request of a method, by the method's name.
 pub(crate) fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
     let method = RegistryMethod::from_name(method).ok_or(Error::METHOD_NOT_FOUND)?;
     Ok(directory::read(method, params, scopes)?)
 }
 
 pub(crate) const START_MS: u64 = 1_000_000;
-/// The longest jump of time, milliseconds: beyond it a node believes that it stood still.
+/// The longest jump of time, milliseconds. After a longer one, a node assumes that it stood still.
 const JUMP_MS: u64 = 500;
-/// Clients whose ids are shown as `c1`, `c2` ….
+/// The number of clients whose ids are shown as `c1`, `c2` ….
 const CLIENTS: u32 = 40;
 
-/// The nodes of a story. Calls of the first node have the numbers 101, 102 …, of the second 201, 202 ….
+/// The nodes of a story. Calls of the first node have the numbers 101, 102 …, those of the second 201, 202 ….
 pub(crate) struct World {
     pub(crate) now_ms: u64,
     nodes: Vec<(&'static str, Directory<u32>)>,
-    /// Nodes that are cut off from all others.
+    /// The nodes that are cut off from all others.
     cut_off: Vec<&'static str>,
-    /// The largest message between nodes since the beginning.
+    /// The size of the largest message between nodes since the beginning, bytes.
     pub(crate) largest: usize,
 }
 
-/// The options of most stories: the scope `devices`, and a second one, `robots`, as it comes.
+/// The options of most stories: the scope `devices`, and a second one, `robots`, with the defaults.
 pub(crate) fn devices() -> ScopeOptions {
     ScopeOptions { name: "devices".into(), ..ScopeOptions::default() }
 }
@@ -39,13 +39,13 @@ pub(crate) fn owner(client: u32) -> OwnerId {
     OwnerId([client as u8; 16])
 }
 
-/// A client of the user `u1`, `u2` …; 0 is a backend.
+/// A client as a requester: client 1 is of user `u1`, and so on; 0 is a backend.
 pub(crate) fn requester(client: u32) -> Requester {
     let user = if client == 0 { String::new() } else { format!("u{client}") };
     Requester { owner: owner(client), user: user.into(), is_backend: client == 0 }
 }
 
-/// One of many clients, which has no short name.
+/// One of many clients, whose id has no short form.
 pub(crate) fn one_of_many(number: u32) -> Requester {
     let mut requester = requester(1);
     requester.owner.0[..4].copy_from_slice(&number.to_be_bytes());
@@ -71,7 +71,7 @@ impl World {
         world
     }
 
-    /// The same, of a scope `devices` with other options.
+    /// The same, with changed options for the scope `devices`.
     pub(crate) fn with_options(names: &[&'static str], change: impl FnOnce(&mut ScopeOptions)) -> Self {
         let mut options = devices();
         change(&mut options);
@@ -101,12 +101,12 @@ impl World {
         self.nodes.iter_mut().find(|(known, _)| *known == name).map(|(_, node)| node).expect("a node")
     }
 
-    /// From now on this node is cut off from all others.
+    /// Cuts a node off from all others from now on.
     pub(crate) fn cut_off(&mut self, name: &'static str) {
         self.cut_off.push(name);
     }
 
-    /// A request of a client as it writes it: all that comes of it.
+    /// Executes a request as a client writes it. Returns everything that it causes.
     pub(crate) fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Vec<String> {
         match read(method, &params.to_string(), &self.node(node).scopes()) {
             Ok(ask) => self.order(node, client, ask),
@@ -114,21 +114,21 @@ impl World {
         }
     }
 
-    /// The same of a request that need not be one that a client writes.
+    /// The same for a request that a client need not be able to write.
     pub(crate) fn order(&mut self, node: &str, client: u32, ask: DirectoryRequest) -> Vec<String> {
         let now_ms = self.now_ms;
         self.node(node).execute(&requester(client), ask, Some(client), now_ms);
         self.settle()
     }
 
-    /// A client has gone.
+    /// Disconnects a client.
     pub(crate) fn close(&mut self, node: &str, client: u32) -> Vec<String> {
         let now_ms = self.now_ms;
         self.node(node).execute(&requester(client), DirectoryRequest::Close, None, now_ms);
         self.settle()
     }
 
-    /// Time goes on.
+    /// Lets time pass.
     pub(crate) fn pass(&mut self, ms: u64) -> Vec<String> {
         let mut lines = Vec::new();
         let until_ms = self.now_ms + ms;
@@ -141,7 +141,7 @@ impl World {
         lines
     }
 
-    /// Carries out what the nodes want until they want nothing more.
+    /// Carries out the effects of the nodes until there are none.
     pub(crate) fn settle(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -235,7 +235,7 @@ fn named(clients: &[OwnerId]) -> String {
     clients.iter().map(|client| shown(client_text(*client).as_bytes())).collect::<Vec<_>>().join(" ")
 }
 
-/// JSON with short names for client ids, and without the stamps of versions.
+/// JSON with short forms for client ids, and without the stamps of versions.
 pub(crate) fn shown(json: &[u8]) -> String {
     let mut text = String::from_utf8(json.to_vec()).expect("text");
     for client in 0..CLIENTS {

@@ -1,4 +1,4 @@
-//! A home in a cluster, which keeps the log.
+//! The home of channels whose log is in the cluster.
 
 use bytes::Bytes;
 use touchline_engine::channels::{clearing, removal};
@@ -97,7 +97,7 @@ fn requests_wait_in_order_until_what_is_kept_is_here() {
     assert_eq!(world.submit(BackendEvent::Subscribed), [r#"load a of "" behind 0"#]);
     assert_eq!(world.submit(BackendEvent::Subscribed), [""; 0]);
     assert_eq!(world.submit(subscribe(2)), ["waits"]);
-    // What is published while it is read comes after it, and once.
+    // Publications that arrive during the read are delivered after it, and only once.
     assert_eq!(world.submit(stored(3, 4)), [""; 0]);
     assert_eq!(world.submit(stored(4, 5)), [""; 0]);
     assert_eq!(
@@ -120,13 +120,13 @@ fn a_follower_that_is_behind_asks_and_gets_exactly_what_it_lacks() {
     let lines = world.submit(load(loaded(5, 7)));
     let delivered = [6, 7, 8, 9].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
     assert_eq!(lines, [&delivered[..], &[format!("subscribed{}", at(9))]].concat());
-    // What overlaps is delivered once.
+    // Publications that overlap are delivered once.
     assert_eq!(world.submit(stored(10, 11)), [r#"load a of "" behind 9"#]);
     assert_eq!(
         world.submit(load(loaded(9, 12))),
         [10, 11, 12].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}"))
     );
-    // A load for an earlier cache is ignored.
+    // A load that an earlier cache requested is ignored.
     assert_eq!(world.submit(stored(13, 14)), [r#"load a of "" behind 12"#]);
     assert_eq!(world.submit(load(loaded(13, 14))), [""; 0]);
     assert_eq!(
@@ -156,7 +156,7 @@ fn what_a_gap_can_hold_has_a_limit_and_nothing_is_lost_beyond_it() {
     let mut world = following(1);
     assert_eq!(world.submit(stored(2, 3)), [r#"load a of "" behind 1"#]);
     (3..10_100).for_each(|offset| assert_eq!(world.submit(stored(offset, offset + 1)), [""; 0]));
-    // Ten thousand wait: 3 … 10,002. What came after them is loaded.
+    // Ten thousand publications wait: 3 … 10,002. Later ones are loaded.
     let lines = world.submit(load(loaded(1, 2)));
     assert_eq!(lines.len(), 10_001 + 1);
     assert_eq!(
@@ -169,7 +169,7 @@ fn what_a_gap_can_hold_has_a_limit_and_nothing_is_lost_beyond_it() {
 #[test]
 fn subscribers_begin_anew_when_something_is_lost() {
     let other = Epoch::from_bits(8);
-    // Another stream; or what is between this cache and what can be had is gone.
+    // Another stream; or the publications between this cache and the load are gone.
     let cases = [Loaded { epoch: other, ..loaded(5, 8) }, Loaded { floor: Offset(6), ..loaded(5, 8) }];
     for lost in cases {
         let mut world = following(5);
@@ -184,11 +184,11 @@ fn subscribers_begin_anew_when_something_is_lost() {
         assert_eq!(lines, [format!("subscribed{}, nothing recovered", at(8))]);
         assert_eq!(world.submit(stored(8, 9)), ["to shard 0, a of 1: 9 at 9"]);
     }
-    // As much as is here is enough: nothing is lost.
+    // A load that ends where the cache ends is enough: nothing is lost.
     let mut world = following(5);
     world.submit(stored(6, 7));
     assert_eq!(world.submit(load(Loaded { floor: Offset(5), ..loaded(5, 6) })).len(), 2);
-    // A publication of another epoch says the same.
+    // A publication of another epoch has the same effect.
     let of_other =
         Appended { offset: Offset(9), previous: Offset(7), epoch: Some(other), payload: payload(9, START_MS) };
     assert_eq!(world.submit(BackendEvent::Appended(of_other)), ["to shard 0, a of 1: broken"]);
@@ -212,14 +212,14 @@ fn a_cache_without_subscribers_is_made_anew_without_an_event() {
     assert_eq!(world.submit(load(fresh)), [""; 0]);
     assert_eq!(world.submit(recover(1, 6, epoch().as_str())), [format!("subscribed{}, recovered [7, 9]", at(9))]);
     assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, nothing recovered", at(9))]);
-    // A stream that is full says that something before its first may be missing.
+    // A stream that is full shows that publications before its first one may be missing.
     let mut world = following(0);
     world.submit(unsubscribe(1));
     world.submit(stored(6, 7));
     assert_eq!(world.submit(load(Loaded { floor: Offset(7), behind: Offset(0), ..loaded(6, 9) })), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history [7, 8, 9]{}", at(9))]);
     assert_eq!(world.submit(recover(1, 6, "")), [format!("subscribed{}, nothing recovered", at(9))]);
-    // The history may be shorter than what the position says.
+    // The history may be shorter than the position says.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(BackendEvent::Subscribed);
@@ -239,7 +239,7 @@ fn a_failed_load_refuses_waiting_requests_and_is_repeated_after_a_moment() {
     assert_eq!(world.submit(subscribe(2)), [UNREACHABLE]);
     world.now_ms += 1;
     assert_eq!(world.submit(subscribe(3)), ["waits", "follow a"]);
-    // In the middle of it subscribers get an event, and subscribe anew.
+    // If this happens while there are subscribers, they get an event and subscribe again.
     let mut world = following(5);
     world.submit(stored(6, 7));
     assert_eq!(world.submit(BackendEvent::Loaded(None)), ["to shard 0, a of 1: broken"]);
@@ -294,7 +294,7 @@ fn a_refused_client_that_leaves_before_it_knows_removes_no_subscriber() {
     let audience =
         |world: &World| world.channels.active().find(|(name, _)| &***name == "kept:b").map(|(_, count)| count);
     assert_eq!((world.submit_to("kept:b", give_up(2)), audience(&world)), (vec!["done".into()], Some(1)));
-    // Who was refused, and came back, is a subscriber.
+    // A client that was refused and came back is a subscriber.
     world.submit_to("kept:b", subscribe(3));
     assert_eq!(audience(&world), Some(2));
     assert_eq!((world.submit_to("kept:b", give_up(3)), audience(&world)), (vec!["done".into()], Some(1)));
@@ -312,7 +312,7 @@ fn a_refusal_is_remembered_for_ten_seconds() {
         world.link(false);
         world.submit_to("kept:b", subscribe(2));
         world.now_ms += later_ms;
-        // Another refusal clears away what is too old.
+        // Another refusal removes expired ones.
         world.submit_to("kept:b", subscribe(9));
         world.link(true);
         world.submit_to("kept:b", subscribe(4));
@@ -333,7 +333,7 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     }
     world.submit_to("plain:b", BackendEvent::Subscribed);
     world.submit_to("kept:e", BackendEvent::Subscribed);
-    // One is live, one waits for its subscription with a history and one without, one loads.
+    // One channel is live, one with a history and one without wait for their subscription, and one loads.
     let mut lines = world.link(false);
     lines.sort();
     assert_eq!(lines, ["follow kept:c no more", "follow kept:e no more", UNREACHABLE, UNREACHABLE, "subscribed"]);
@@ -341,12 +341,12 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     lines.sort();
     assert_eq!(lines, ["follow plain:d", r#"load a of "" behind 4"#], "the newest that is here is compared");
     assert_eq!(world.submit_to("plain:d", BackendEvent::Subscribed), [""; 0]);
-    // What was published meanwhile is delivered, and what comes now waits for it.
+    // What was published meanwhile is delivered, and new publications wait for that.
     assert_eq!(world.submit(stored(7, 8)), [""; 0]);
     let delivered = [6, 7, 8].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
     assert_eq!(world.submit(load(loaded(5, 7))), delivered);
-    // The link goes and comes while it loads: it loads again, and takes the first result. What waited behind that may
-    // be lost meanwhile.
+    // The link is lost and comes back during a load. The home loads again and takes the first result. Publications that
+    // waited after it may have been lost meanwhile.
     assert_eq!(world.submit(stored(9, 10)), [r#"load a of "" behind 8"#]);
     world.link(false);
     assert_eq!(world.link(true), [r#"load a of "" behind 7"#]);
@@ -436,11 +436,11 @@ fn a_load_from_before_a_verification_does_not_end_it() {
 
 #[test]
 fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
-    // It keeps the last five.
+    // The channel keeps the last five publications.
     let mut world = following(8);
     assert_eq!(world.submit(grown(2)), [r#"load a of "" behind 1"#]);
     assert_eq!(world.submit(load(loaded(1, 8))), [""; 0]);
-    // Of these it has received all.
+    // The cache has received all of these publications.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(BackendEvent::Subscribed);
@@ -493,7 +493,7 @@ fn a_stream_that_has_grown_makes_its_own_caches_load() {
 
 #[test]
 fn an_unused_cache_is_dropped_after_ten_seconds() {
-    // Empty or not, and whether its publications have expired with and without subscribers.
+    // The channel is empty or not, and its publications have expired with and without subscribers.
     for (top, listened_s) in [(0, 5), (5, 5), (0, 200), (5, 200)] {
         let mut world = following(top);
         (0..listened_s).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
@@ -507,7 +507,7 @@ fn an_unused_cache_is_dropped_after_ten_seconds() {
             .strip_prefix("follow a no more after ")
             .and_then(|rest| rest.strip_suffix(" s"))
             .map(str::parse::<u32>);
-        // It is checked every ten seconds while there are subscribers.
+        // The channel is checked every ten seconds while there are subscribers.
         assert!(matches!(late, Some(Ok(10..=20))), "{line}, {top} {listened_s}");
         assert!(world.channels.is_empty());
     }
@@ -541,7 +541,7 @@ fn a_client_that_is_refused_again_is_remembered_from_the_second_time_on() {
     world.now_ms += 5_000;
     world.submit_to("kept:b", subscribe(2));
     world.now_ms += 5_000;
-    // The first is too old, and cleared away.
+    // The first one is too old, and is removed.
     world.submit_to("kept:b", subscribe(9));
     world.link(true);
     world.submit_to("kept:b", subscribe(4));
@@ -553,7 +553,7 @@ fn a_client_that_is_refused_again_is_remembered_from_the_second_time_on() {
 
 #[test]
 fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
-    // Nothing is kept of it, and the stream has let go of all up to 84.
+    // Nothing of the channel is kept, and the stream has dropped everything up to 84.
     let quiet = |behind: u64, is_aged: bool| Loaded {
         behind: Offset(behind),
         top: Offset(90),
@@ -566,7 +566,7 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
         [(true, 1_000, true), (true, minute - 10_000, false), (true, minute, false), (false, 1_000, false)]
     {
         let mut world = following(5);
-        // However long it was there: what is published comes.
+        // However long this lasted, new publications are delivered.
         world.pass(10 * minute);
         world.submit(load(Loaded { top: Offset(5), ..quiet(0, true) }));
         world.link(false);
@@ -588,7 +588,7 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
 #[test]
 fn expired_publications_are_dropped_while_there_are_subscribers() {
     let mut world = following(0);
-    // It is checked while it is empty.
+    // The channel is checked while it is empty.
     (0..20).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
     world.submit(stored(0, 5));
     (0..60).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));

@@ -1,4 +1,4 @@
-//! When a home lets go of publications, positions and whole channels.
+//! When a home drops publications, positions and whole channels.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn an_unused_position_is_forgotten_after_its_time() {
         if is_subscribed {
             world.submit(subscribe(1));
         }
-        // Its time begins when it is used last: by a publication, or when the last subscriber leaves.
+        // The time begins with the last use: a publication, or the end of the last subscription.
         for _ in 0..99 {
             world.pass(SECOND);
         }
@@ -87,7 +87,7 @@ fn publications_go_one_after_another() {
         world.submit(publish(data));
         world.pass(10 * SECOND);
     }
-    // No request comes meanwhile.
+    // No request arrives meanwhile.
     let kept = |world: &mut World| world.submit(read(None)).remove(0);
     let at = format!("at 3 of {}", EPOCHS[0]);
     world.pass(29 * SECOND);
@@ -96,7 +96,7 @@ fn publications_go_one_after_another() {
         world.pass(seconds * SECOND);
         assert_eq!(kept(&mut world), format!("history {left} {at}"));
     }
-    // One more, after everything has gone.
+    // One more, after everything has expired.
     world.pass(500 * SECOND);
     world.submit(publish(4));
     world.pass(59 * SECOND);
@@ -107,12 +107,12 @@ fn publications_go_one_after_another() {
 fn so_many_empty_channels_are_kept_and_the_oldest_goes_first() {
     let look = |world: &mut World, name: &str| world.submit_to(name, read(None)).remove(0);
     let mut world = World::with(with_meta_ttl(100), 2, |settings| settings.empty_channels_max = 3, |channels| channels);
-    // Three for two shards: two here.
+    // The limit is three for two shards, so two apply here.
     for (name, epoch) in [("a", EPOCHS[0]), ("b", EPOCHS[1])] {
         assert_eq!(look(&mut world, name), format!("history [] at 0 of {epoch}"));
     }
     assert_eq!(world.channels.len(), 2);
-    // A channel that is read again is the youngest.
+    // A channel that is read again becomes the youngest.
     look(&mut world, "a");
     look(&mut world, "c");
     assert_eq!(world.channels.len(), 2);

@@ -1,4 +1,4 @@
-//! A home that keeps its channels by itself.
+//! The home of channels whose log is in memory.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ fn what_is_kept_is_read_from_any_position() {
     assert_eq!(ask(None, Some(2), false, None), format!("history [3, 4, 5, 6, 7] {at}"));
     assert_eq!(ask(None, Some(7), false, None), format!("history [] {at}"));
     assert_eq!(ask(None, Some(8), false, None), "refused: 112 unrecoverable position", "it was never given");
-    // A size holds at least one publication; two of them exactly, and one of two.
+    // A size limit admits at least one publication. Here two fit exactly, or one of the two.
     let publication = |data| {
         touchline_protocol::Publication::encode(
             "a",
@@ -190,7 +190,8 @@ fn a_version_at_or_below_the_last_is_dropped() {
         }));
         lines.len() == 2
     };
-    // Whether it is delivered: versions compare within an epoch of the application; 0 is none.
+    // Each case says whether the publication is delivered. Versions compare within an epoch of the application; 0 is
+    // none.
     let cases = [
         (5, "", true),
         (5, "", false),
@@ -286,7 +287,7 @@ fn audiences_are_told_with_their_peaks_since_the_last_time() {
     world.submit(publish(1));
     assert_eq!(told(&mut world), [named("a", 0, 2)]);
     assert_eq!(told(&mut world), []);
-    // Without the counting of audiences a channel is forgotten with its audience.
+    // If audiences are not counted, a channel is forgotten together with its audience.
     let mut world = World::alone(ChannelOptions::default());
     world.submit(subscribe(1));
     world.submit(unsubscribe(1));

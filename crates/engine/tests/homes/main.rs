@@ -1,6 +1,6 @@
-//! Stories of a channel's home: order, history and memory of its own channels, and what it does where a cluster or a
-//! store keeps them. The test is the cluster and the store, and the clock; a story compares all that comes out with
-//! what should, word by word.
+//! Stories of a channel's home: order, history and memory of its own channels, and what it does if a cluster or a store
+//! keeps them. The test plays the cluster, the store and the clock. A story compares the whole output with the expected
+//! text, word by word.
 
 mod cluster;
 mod expiry;

@@ -1,4 +1,4 @@
-//! Other options for channels that are in use.
+//! Changed options for channels that are in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::world::{
     EPOCHS, World, give_up, history, load, loaded, payload, publish, read, stored, subscribe, unsubscribe,
 };
 
-/// Gives channels without a namespace other options, and the namespace `kept` or none.
+/// Changes the options of channels without a namespace, and adds or removes the namespace `kept`.
 fn change(world: &mut World, options: ChannelOptions, has_kept: bool) -> Vec<String> {
     let kept = Namespace { name: "kept".into(), options: history() };
     let namespaces = if has_kept { vec![kept] } else { Vec::new() };

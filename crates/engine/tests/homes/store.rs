@@ -1,4 +1,4 @@
-//! A home of durable channels, which a store keeps.
+//! The home of durable channels, whose log is in a store.
 
 use std::time::Duration;
 
@@ -36,11 +36,11 @@ fn a_publication_goes_to_the_store_with_all_that_it_must_know() {
     assert_eq!(world.submit(request), [expected]);
     assert_eq!(world.submit(ChannelRequest::HistoryRemove), ["the store removes"]);
     assert!(world.channels.is_empty(), "a home without subscribers keeps nothing");
-    // What is not durable is this home's own.
+    // A channel that is not durable belongs to this home alone.
     assert_eq!(world.submit_to("kept:a", publish(1)).len(), 1);
     assert_eq!(world.submit_to("kept:a", subscribe(1)).len(), 1);
     assert_eq!(world.submit_to("kept:a", ChannelRequest::HistoryRemove), ["done"]);
-    // What skips the history is delivered at once.
+    // A publication that skips the history is delivered at once.
     let mut world = following(2);
     let beside = publish_with(8, |publish| publish.skip_history = true);
     assert_eq!(world.submit(beside), ["published", "to shard 0, a of 1: 8 at 0"]);
@@ -51,7 +51,7 @@ fn what_is_stored_is_delivered_and_what_has_grown_is_loaded() {
     let mut world = following(2);
     assert_eq!(world.submit(stored(2, 3)), ["to shard 0, a of 1: 3 at 3"]);
     assert_eq!(world.submit(grown(3)), [""; 0]);
-    // A report that is late, or of a store that was restored to an earlier state: it is verified.
+    // The report is late, or the store was restored to an earlier state: the home checks which.
     assert_eq!(world.submit(grown(2)), ["load a behind 1"]);
     assert_eq!(world.submit(load(loaded(1, 3))), [""; 0], "nothing is lost");
     assert_eq!(world.submit(grown(5)), ["load a behind 3"]);
@@ -59,7 +59,8 @@ fn what_is_stored_is_delivered_and_what_has_grown_is_loaded() {
     let lines = world.submit(load(loaded(3, 5)));
     assert_eq!(lines, ["to shard 0, a of 1: 4 at 4", "to shard 0, a of 1: 5 at 5", "load a behind 5"]);
     assert_eq!(world.submit(load(loaded(5, 6))), ["to shard 0, a of 1: 6 at 6"]);
-    // Other nodes may have stored publications without a report: every cache of a durable channel loads, and no other.
+    // Other nodes may have stored publications without a report: every cache of a durable channel loads, and no other
+    // cache.
     world.submit_to("kept:b", subscribe(1));
     world.channels.catch_up();
     assert_eq!(world.rest(), ["load a behind 1"], "all five that are here are compared");
@@ -76,7 +77,7 @@ fn a_store_that_fails_refuses_for_a_moment() {
     assert_eq!(world.submit(read(None)), [UNAVAILABLE]);
     world.now_ms += 1;
     assert_eq!(world.submit(read(None)), ["waits", "load a behind 0"]);
-    // A query because of a client that is ahead is not different.
+    // A query for a client that is ahead has the same result.
     let mut world = following(2);
     assert_eq!(world.submit(recover(2, 4, epoch().as_str())), ["waits", "load a behind 2"]);
     assert_eq!(world.submit(BackendEvent::Loaded(None)), [UNAVAILABLE]);
@@ -94,10 +95,10 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
     assert_eq!(world.submit(ahead(5)), ["waits", "load a behind 2"]);
     assert_eq!(world.submit(ahead(4)), ["waits"], "one query at a time");
     let denied = format!("subscribed{}, nothing recovered, denied", at(3));
-    // It has three. A request that came after the query may know of more than the store had then.
+    // The store has three. A request that arrived after the query may know more than the store had then.
     assert_eq!(world.submit(load(loaded(2, 3))), ["to shard 0, a of 1: 3 at 3", &denied, "waits"]);
-    // What the store did not have a moment ago it may have now: no request is denied from memory, and the store is not
-    // queried again at once.
+    // The store may now have what it did not have a moment ago. So no request is denied from memory, and the store is
+    // not queried again at once.
     world.now_ms += 199;
     assert_eq!(world.submit(ahead(9)), ["waits"]);
     world.channels.expire(world.now_ms);
@@ -105,7 +106,7 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
     world.now_ms += 1;
     world.channels.expire(world.now_ms);
     assert_eq!(world.rest(), ["waits", "waits", "load a behind 3"]);
-    // As much as it has is not ahead.
+    // A request for what the store has is not ahead.
     let lines = world.submit(load(loaded(3, 4)));
     let denied = format!("subscribed{}, nothing recovered, denied", at(4));
     assert_eq!(lines, ["to shard 0, a of 2: 4 at 4".into(), format!("subscribed{}, recovered []", at(4)), denied]);
@@ -146,7 +147,8 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     world.submit(load(of_run(0, 6)));
     world.submit(grown(7));
     assert_eq!(world.submit(load(of_run(6, 6))), [""; 0]);
-    // A cluster's stream has positions that others' publications took: it is not set back.
+    // A cluster's stream has positions that publications of other channels took, so it was not restored to an earlier
+    // state.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(BackendEvent::Subscribed);

@@ -1,6 +1,6 @@
-//! Random days of one replicated channel: its home on the one side, a stream in the cluster on the other. Reports are
-//! lost, loads fail, links are cut. The subscribers get each publication once and in order until they are told to
-//! subscribe anew, and no request waits in the end.
+//! Random days of one replicated channel: its home on one side, a stream in the cluster on the other. Reports are lost,
+//! loads fail, links are cut. The subscribers get each publication once and in order until they are asked to subscribe
+//! again. In the end no request waits.
 
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, Submitted};
@@ -12,12 +12,12 @@ use crate::world::{START_MS, World, epoch, history, loaded, payload, subscribe};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The stream appends a publication; the node may not be told.
+    /// The stream appends a publication; the report to the node may be lost.
     Append {
         is_told: bool,
     },
     Subscribe,
-    /// The cluster answers what was asked of it first.
+    /// The cluster answers its oldest request.
     Answer {
         fails: bool,
     },
@@ -45,9 +45,10 @@ struct Day {
     asked: Vec<BackendCommand>,
     waiting: Vec<WaitingRequest>,
     slots: u32,
-    /// Those that subscribe.
+    /// The connections that are subscribed.
     subscribed: Vec<ConnectionId>,
-    /// The offset up to which all subscribers have everything; `None` = there is none, or they have to subscribe anew.
+    /// The offset up to which all subscribers have everything; `None` = there are none, or they have to subscribe
+    /// again.
     has_all_to: Option<u64>,
 }
 
@@ -91,7 +92,7 @@ impl Day {
         self.settle();
     }
 
-    /// As a shard does: deliveries, then waiting requests, then commands.
+    /// Does the same as a shard: deliveries, then waiting requests, then commands.
     fn settle(&mut self) {
         let mut gone = Vec::new();
         for (_, delivery) in self.channels.deliveries() {
@@ -117,7 +118,7 @@ impl Day {
         }
     }
 
-    /// False = nothing was asked.
+    /// Answers the oldest request. Returns false if there is none.
     fn answer(&mut self, fails: bool) -> bool {
         if self.asked.is_empty() {
             return false;

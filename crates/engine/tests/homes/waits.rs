@@ -1,5 +1,5 @@
-//! Whenever a request waits, something is under way that will answer it. Random days of one channel that other logs
-//! replace: loads are answered late, in any order, or not at all, and no later request comes to help.
+//! Whenever a request waits, something is under way that will answer it. Random days of one channel whose log is
+//! replaced by others. Loads are answered late, in any order, or not at all, and no later request helps.
 
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, Submitted};
@@ -11,34 +11,34 @@ use crate::world::{START_MS, World, connection, epoch, history, load, loaded, re
 
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    /// The log grows.
+    /// A publication is appended to the log.
     Append,
-    /// The log is another one, this long.
+    /// Another log with this length replaces the log.
     Replace(u64),
-    /// Another node reports where the log ends, or ended.
+    /// Another node reports an offset where the log ends, or ended.
     Report(u64),
-    /// A client continues from behind this offset of a log; it stays, or only reads.
+    /// A client continues from after this offset of a log. It stays, or only reads.
     Come { offset: u64, of: OfLog, stays: bool },
-    /// A subscriber goes.
+    /// A subscriber leaves the channel.
     Leave,
     /// The log backend reads for one of the loads.
     Read(usize),
     /// One of the results arrives, or is lost.
     Arrive { which: usize, fails: bool },
-    /// Reports may be missing.
+    /// Reports may have been lost.
     Miss,
-    /// The link comes or goes.
+    /// The link is established or lost.
     Link(bool),
     /// Time passes, milliseconds.
     Pass(u64),
 }
 
-/// Which log the position of a client is of.
+/// The log that a client's position belongs to.
 #[derive(Debug, Clone, Copy)]
 enum OfLog {
     Present,
     Before,
-    /// The client does not say it: any.
+    /// The client does not name a log, so any log counts.
     Unsaid,
 }
 
@@ -61,7 +61,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 1..60)
 }
 
-/// What the log backend was asked, and its result once it has read.
+/// A request to the log backend, and its result once it was read.
 enum UnderWay {
     Interest,
     Asked(LoadId),
@@ -74,7 +74,7 @@ struct Replaced {
     is_durable: bool,
     is_linked: bool,
     now_ms: u64,
-    /// The number of the present log, and its end.
+    /// The number of the present log, and its last offset.
     log: (u64, u64),
     under_way: Vec<UnderWay>,
     waiting: Vec<WaitingRequest>,
@@ -118,7 +118,7 @@ impl Replaced {
         }
     }
 
-    /// As a shard does.
+    /// Does the same as a shard.
     fn settle(&mut self) {
         loop {
             let broken =
@@ -134,7 +134,7 @@ impl Replaced {
                     BackendCommand::Load { load, .. } | BackendCommand::LoadStored { load, .. } => {
                         self.under_way.push(UnderWay::Asked(load));
                     }
-                    // The answer to a check may stay away.
+                    // A check may get no answer.
                     _ => {}
                 }
             }
@@ -200,7 +200,7 @@ impl Replaced {
             Change::Arrive { which, fails } => self.arrive(which, fails),
             Change::Miss if self.is_durable => self.channels.catch_up(),
             Change::Link(is_linked) if !self.is_durable && self.is_linked != is_linked => {
-                // What is under way is lost with the link.
+                // Everything under way is lost with the link.
                 self.under_way.clear();
                 self.is_linked = is_linked;
                 self.channels.set_linked(is_linked, self.now_ms);
@@ -215,7 +215,7 @@ impl Replaced {
         if !self.is_linked {
             self.under_way.clear();
         }
-        // A client that waits for the time of the next query, too, has something to wait for.
+        // A client that waits for the time of the next query also has something that ends its wait.
         if self.under_way.is_empty() && !self.waiting.is_empty() {
             self.now_ms += 200;
             self.channels.expire(self.now_ms);
@@ -225,7 +225,7 @@ impl Replaced {
         assert!(is_answered, "{change:?}: nothing is under way for {:?}", self.waiting);
     }
 
-    /// Answers all that is under way, in the order in which it was asked for.
+    /// Answers everything under way, in the order of the requests.
     fn answer_all(&mut self) {
         let mut answers = 0;
         while !self.under_way.is_empty() {
@@ -259,7 +259,7 @@ fn a_query_whose_log_was_replaced_meanwhile_is_repeated() {
     day.change(Change::Replace(1));
     day.change(Change::Arrive { which: 0, fails: false });
     assert_eq!(day.waiting.len(), 1, "the check does not answer it");
-    // The query asked for what is behind an offset that the cache does not have any more.
+    // The query asked for what follows an offset that the cache no longer has.
     day.change(Change::Arrive { which: 0, fails: false });
     day.answer_all();
     assert!(day.waiting.is_empty(), "{:?}", day.waiting);

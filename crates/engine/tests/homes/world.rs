@@ -1,4 +1,4 @@
-//! One home, and what comes out of it as lines of text.
+//! One home, and its output as lines of text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use touchline_protocol::stream::{
 use touchline_registry::HashSeed;
 
 pub(crate) const START_MS: u64 = 1_000_000;
-/// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are
+/// The seed of all homes, and the first epoch that it gives (SplitMix64, whose first three numbers for this seed are
 /// published).
 pub(crate) const SEED: u64 = 1_234_567;
 pub(crate) const EPOCHS: [&str; 3] = ["feFrqDFc", "fDdifmrq", "xdFeFrwC"];
@@ -28,9 +28,9 @@ pub(crate) const EPOCHS: [&str; 3] = ["feFrqDFc", "fDdifmrq", "xdFeFrwC"];
 pub(crate) struct World {
     pub(crate) now_ms: u64,
     pub(crate) channels: Channels,
-    /// Requests that wait until their channel is live, in order.
+    /// The requests that wait until their channel is live, in order.
     waiting: VecDeque<(ChannelName, WaitingRequest)>,
-    /// The number of the last load that was requested.
+    /// The number of the last requested load.
     asked: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn history() -> ChannelOptions {
     ChannelOptions { history_size: 5, history_ttl: Duration::from_secs(60), ..ChannelOptions::default() }
 }
 
-/// The epoch of what a cluster or a store keeps.
+/// The epoch of logs in a cluster or a store.
 pub(crate) fn epoch() -> Epoch {
     Epoch::from_bits(7)
 }
@@ -52,7 +52,7 @@ pub(crate) fn subscribe(slot: u32) -> ChannelRequest {
     ChannelRequest::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: None }))
 }
 
-/// A subscriber that has all up to an offset.
+/// A subscribe from a client that has everything up to an offset.
 pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> ChannelRequest {
     recover_with(
         slot,
@@ -74,7 +74,7 @@ pub(crate) fn unsubscribe(slot: u32) -> ChannelRequest {
     ChannelRequest::Unsubscribe { connection: connection(0, slot), is_answered: true }
 }
 
-/// One that its session wanted before it knew what had become of its subscribe.
+/// An unsubscribe that a session sends before it knows the outcome of its subscribe.
 pub(crate) fn give_up(slot: u32) -> ChannelRequest {
     ChannelRequest::Unsubscribe { connection: connection(0, slot), is_answered: false }
 }
@@ -97,7 +97,7 @@ pub(crate) fn read(since: Option<(u64, &str)>) -> ChannelRequest {
     }))
 }
 
-/// What others have stored: `{"data":OFFSET}`.
+/// The payload that other nodes have stored: `{"data":OFFSET}`.
 pub(crate) fn payload(offset: u64, time_ms: u64) -> Bytes {
     DurablePublication::payload(time_ms, format!(r#"{{"data":{offset}}}"#).as_bytes())
 }
@@ -111,14 +111,14 @@ pub(crate) fn stored(previous: u64, offset: u64) -> BackendEvent {
     })
 }
 
-/// Runs by their numbers and ids, and where they begin in the channel.
+/// Builds runs from their numbers and ids, and from where they begin in the channel.
 pub(crate) fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
     let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
     let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
     Runs { known, first }
 }
 
-/// The log behind an offset, up to another, as the log backend has it after all loads that were requested.
+/// The log after an offset and up to another, as the log backend has it after all requested loads.
 pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     let kept = (behind + 1..=top).map(|offset| (Offset(offset), payload(offset, START_MS))).collect();
     Loaded {
@@ -133,7 +133,7 @@ pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     }
 }
 
-/// A channel of the same epoch that other nodes have brought to an offset.
+/// A report that other nodes have published in a channel of the same epoch, up to an offset.
 pub(crate) fn grown(top: u64) -> BackendEvent {
     BackendEvent::Advanced(StreamPosition { offset: Offset(top), epoch: epoch() })
 }
@@ -142,7 +142,7 @@ pub(crate) fn load(loaded: Loaded) -> BackendEvent {
     BackendEvent::Loaded(Some(Box::new(loaded)))
 }
 
-/// What comes to a home.
+/// An input of a home.
 pub(crate) enum Input {
     Request(WaitingRequest),
     Event(BackendEvent),
@@ -161,24 +161,24 @@ impl From<BackendEvent> for Input {
 }
 
 impl World {
-    /// A home of all channels by itself.
+    /// A home that keeps all channels in memory.
     pub(crate) fn alone(options: ChannelOptions) -> Self {
         World::with(options, 1, |_| {}, |channels| channels)
     }
 
-    /// One in a cluster that is linked.
+    /// A home in a cluster that is linked.
     pub(crate) fn in_cluster(options: ChannelOptions) -> Self {
         let mut world = World::with(options, 1, |_| {}, Channels::in_cluster);
         world.channels.set_linked(true, START_MS);
         world
     }
 
-    /// One with a store for durable channels.
+    /// A home with a store for durable channels.
     pub(crate) fn with_store(options: ChannelOptions) -> Self {
         World::with(ChannelOptions { durable: true, ..options }, 1, |_| {}, Channels::with_store)
     }
 
-    /// Channels without a namespace have these options, those of the namespace `plain` keep nothing.
+    /// A home whose channels without a namespace have these options. Channels of the namespace `plain` keep nothing.
     pub(crate) fn with(
         options: ChannelOptions,
         shards: usize,
@@ -194,7 +194,7 @@ impl World {
         World { now_ms: START_MS, channels, waiting: VecDeque::new(), asked: 0 }
     }
 
-    /// A request to the channel `a`, or a report about it: all that comes of it.
+    /// Submits a request to the channel `a`, or a report about it. Returns all output.
     pub(crate) fn submit(&mut self, input: impl Into<Input>) -> Vec<String> {
         self.submit_to("a", input)
     }
@@ -208,26 +208,26 @@ impl World {
         self.settle(lines)
     }
 
-    /// What waits to be done.
+    /// Returns what still has to be done.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         self.settle(Vec::new())
     }
 
-    /// The link to the cluster is there, or is gone.
+    /// Establishes or cuts the link to the cluster.
     pub(crate) fn link(&mut self, is_linked: bool) -> Vec<String> {
         self.channels.set_linked(is_linked, self.now_ms);
         self.rest()
     }
 
-    /// Time goes on, and what has expired goes.
+    /// Lets time pass, and what has expired is dropped.
     pub(crate) fn pass(&mut self, ms: u64) -> Vec<String> {
         self.now_ms += ms;
         self.channels.expire(self.now_ms);
         self.rest()
     }
 
-    /// As a shard does: first the reply, then deliveries and commands to backends, then the waiting requests that are
-    /// ready.
+    /// Does the same as a shard: first the reply, then deliveries and commands to backends, then the waiting requests
+    /// that are ready.
     fn settle(&mut self, mut lines: Vec<String>) -> Vec<String> {
         loop {
             lines.extend(self.channels.deliveries().map(|(shard, delivery)| {
@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-/// What is to be done, and the number of the load that it is.
+/// The text of a command, and the number of its load.
 fn act(act: BackendCommand) -> (String, Option<u64>) {
     let done = match &act {
         BackendCommand::SetInterest { channel, is_wanted: true } => format!("follow {channel}"),

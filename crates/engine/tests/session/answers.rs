@@ -1,4 +1,4 @@
-//! Answers of backends: `null` is absence in every field, and a fault names its field without its value.
+//! Answers of backends: `null` counts as absent in every field, and a fault names its field without its value.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use touchline_engine::caps::CapsCache;
 use touchline_engine::hook::{HookKind, parse_answer};
 
-/// Answers with all their fields.
+/// Answers in which every field is set.
 fn answers() -> Vec<(HookKind, Value)> {
     let overrides = json!({
         "presence": {"value": true}, "join_leave": {"value": true}, "force_push_join_leave": {"value": true},
@@ -51,8 +51,8 @@ fn answers() -> Vec<(HookKind, Value)> {
     ]
 }
 
-/// The places of all fields in a value, but for those whose names are the backend's own: channels, labels, scopes,
-/// tags, and what it keeps in `meta`.
+/// The paths of all fields in a value, except those whose names the backend chooses: channels, labels, scopes, tags,
+/// and the contents of `meta`.
 fn fields(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(object) => {
@@ -73,7 +73,7 @@ fn fields(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What an answer means, in words that two equal answers share.
+/// The meaning of an answer, as text that is the same for two equal answers.
 fn meaning(kind: HookKind, answer: &Value) -> String {
     match parse_answer(kind, answer.to_string().as_bytes(), &Arc::<CapsCache>::default()) {
         Ok(outcome) => format!("{outcome:?}"),

@@ -1,4 +1,4 @@
-//! Bans: who is let in, who may stay, and what a client is told.
+//! Bans: which clients may connect, which may stay, and what a client gets.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn bans_refuse_a_connect_for_good() {
     assert_eq!(refused, cases.iter().filter(|(_, code)| *code != 0).count() as u64);
 }
 
-/// Who can connect can be banned.
+/// Every user that can connect can also be banned.
 #[test]
 fn what_no_ban_could_name_is_refused() {
     let mut story = story();
@@ -91,7 +91,7 @@ fn what_no_ban_could_name_is_refused() {
     }
 }
 
-/// A time that has not come would make a token younger than every ban.
+/// A time in the future would make a token younger than every ban.
 #[test]
 fn an_iat_that_cannot_be_counts_as_absent() {
     let mut story = story();
@@ -178,7 +178,7 @@ fn a_refresh_waits_while_nobody_is_let_in() {
     assert_eq!(story.code("ann", refresh), 0);
 }
 
-/// Nor does a backend prolong a connection then: it is asked again.
+/// A backend cannot prolong a connection in this state either: it is asked again.
 #[test]
 fn a_refresh_by_the_backend_waits_too() {
     let mut story = Story::with(|settings| {

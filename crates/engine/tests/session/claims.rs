@@ -1,11 +1,11 @@
-//! Tokens of stories.
+//! The tokens of stories.
 
 use serde::de::DeserializeOwned;
 use touchline_engine::session::SessionSigner;
 use touchline_engine::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 use touchline_registry::OwnerId;
 
-/// A token is its claims. It verifies nothing by itself: what is expired is seen by the session, or the token says so.
+/// A token whose text is its claims. It verifies nothing itself: the session detects expiry, or the token states it.
 pub(crate) struct Claims;
 
 impl Claims {

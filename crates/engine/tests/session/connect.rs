@@ -101,7 +101,7 @@ fn a_client_that_does_not_connect_in_time_is_disconnected() {
     story.open("ann", TransportMode::Duplex);
     story.at(9_999);
     story.play("@ 10000\nann< disconnect 3502 stale");
-    // Nor may what the connect waits for take longer.
+    // What the connect waits for may not take longer either.
     let mut story = Story::with(calm);
     story.is_slow = true;
     story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','channels':['room:a']}"}}"#);
@@ -247,7 +247,8 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
     story.open("bob", TransportMode::OneWay);
     story.play("bob> {\"subs\":{\"nothing:a\":{},\"nothing:b\":{}}}\nbob< disconnect 3501 bad request");
     assert_eq!(story.refused("bob").len(), 1, "the first one ends it");
-    // What it may not have for another reason than a permission it does not get either; the connect goes on.
+    // The client does not get a channel that it may not have for another reason than a permission. The connect
+    // continues.
     for (asked, code) in [(r#""open:a":{"delta":"other"}"#, 107), (r#""open:a":{"type":1}"#, 108)] {
         let mut story =
             Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
@@ -264,7 +265,7 @@ fn publications_that_come_before_the_reply_stand_behind_it() {
     let mut story = Story::with(calm);
     story.is_slow = true;
     story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','channels':['room:a','room:b']}"}}"#);
-    // The reply of one home, its next publication, then the reply of the other home.
+    // The response of one home, its next publication, then the response of the other home.
     story.arrive();
     assert_eq!(story.session("ann").buffered_bytes(), "room:a{}".len(), "a name, and what is said of its subscription");
     story.publish("room:a", "1");
@@ -322,7 +323,7 @@ fn names_of_a_token_come_before_anything_else() {
     assert_eq!(story.session("bob").subscription_count(), 0);
 }
 
-/// So many connections a user may have.
+/// Limits each user to a number of connections.
 #[derive(Default)]
 struct Two(Mutex<BTreeMap<String, u32>>);
 

@@ -1,4 +1,4 @@
-//! What a session says of its decisions is what it decides: for any settings, tokens and channels.
+//! What a session reports about its decisions is what it decides, for any settings, tokens and channels.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -27,7 +27,7 @@ const CHANNELS: [&str; 13] = [
     "",
     "chat:\u{7}",
 ];
-/// What a token grants a connection.
+/// The capabilities that a token grants to a connection.
 const CAPS: [&str; 6] = [
     "[]",
     "[{'channels':['chat:1'],'allow':['sub']}]",
@@ -36,7 +36,7 @@ const CAPS: [&str; 6] = [
     "[{'channels':['chat:2'],'allow':['pub']},{'channels':['*'],'match':'wildcard','allow':['prs']}]",
     "[{'channels':['plain','#ann','$chat:1'],'match':'exact','allow':['sub','pub']}]",
 ];
-/// Subscription tokens; `<channel>` and `<user>` are those of the case.
+/// Subscription tokens. `<channel>` and `<user>` stand for those of the case.
 const SUBSCRIPTION_TOKENS: [&str; 9] = [
     "",
     "{'sub':'<user>','channel':'<channel>'}",
@@ -61,7 +61,7 @@ const METHODS: [(&str, &str); 10] = [
     ("nowhere:price", "{}"),
 ];
 
-/// A case: switches by their number, and a choice of each list.
+/// A case: switches by number, and one choice from each list.
 #[derive(Debug, Clone)]
 struct Case {
     switches: Vec<bool>,
@@ -69,7 +69,7 @@ struct Case {
     caps: usize,
     channel: usize,
     token: usize,
-    /// The client subscribes already: not, by the server API, by a token with `allow`.
+    /// How the client is already subscribed: not at all, by the server API, or by a token with `allow`.
     subscribed: usize,
     /// Subscribe, publish, history, presence, RPC.
     action: usize,
@@ -194,14 +194,14 @@ impl Case {
     }
 }
 
-/// What the session has really decided about the last command. `before`: its requests until then.
+/// What the session really decided about the last command. `before`: the number of requests until then.
 fn decided(story: &mut Story, before: usize) -> StepVerdict {
     let (received, refused) = (story.received("ann"), story.refused("ann"));
     if let Some((_, call)) = story.questions.pop() {
         let backend = call.request.proxy().unwrap_or(DEFAULT_PROXY).into();
         return StepVerdict::Asked { hook: call.request.kind(), backend };
     }
-    // What a home or the directory then finds out is no decision of the session.
+    // What a home or the directory decides afterwards is not a decision of the session.
     if story.requests.len() + story.asks.len() > before && !received.iter().any(|text| text.starts_with("disconnect")) {
         return StepVerdict::Allowed;
     }
@@ -215,7 +215,7 @@ fn decided(story: &mut Story, before: usize) -> StepVerdict {
     let reply: Value = serde_json::from_str(answer).expect("JSON");
     let Some(code) = reply["error"]["code"].as_u64() else { return StepVerdict::Allowed };
     let known = Error::ALL.iter().find(|error| u64::from(error.code) == code).expect("a code of the catalogue");
-    // The name is not registered: no cause is told, because the lookup was permitted.
+    // The name is not registered. No cause is noted, because the lookup was permitted.
     if *known == Error::NOT_REGISTERED && cause.is_none() {
         return StepVerdict::Allowed;
     }
@@ -248,7 +248,7 @@ proptest! {
         let count = steps.len();
         ExplainedStep::conclude(&mut steps, &action, &verdict);
         prop_assert_eq!(steps.len(), count, "the rules know all of it");
-        // One step decides; only the limit of channels may take back what was permitted.
+        // One step decides; only the limit of channels may withdraw a permission.
         let deciding = steps.iter().filter(|step| step.says != StepVerdict::Nothing).count();
         let is_limited = steps.last().is_some_and(|step| step.rule == DecisionRule::ChannelLimit);
         prop_assert_eq!(deciding, if is_limited { 2 } else { 1 }, "{:#?}", steps);
@@ -256,7 +256,7 @@ proptest! {
     }
 }
 
-/// Connection tokens: the claims, and whether something but the user is wrong with them.
+/// Connection tokens: the claims, and whether something other than the user is wrong with them.
 const CONNECTION_TOKENS: [(&str, bool); 15] = [
     ("", false),
     ("{'sub':'ann'}", false),

@@ -16,7 +16,7 @@ fn node(settings: &mut Settings) {
     settings.scope("devices", |options| options.allow_call_for_client = true);
 }
 
-/// Ann is connected, and her requests get their replies when the story says so.
+/// A story with ann connected, whose requests are answered when the story decides.
 fn slow() -> Story {
     let mut story = Story::with(node);
     story.connect("bob", "{'names':[{'scope':'devices','name':'bob'}]}");
@@ -41,7 +41,7 @@ fn so_many_commands_are_under_way_and_the_others_wait() {
     assert_eq!(story.requests.len(), 3, "three are under way");
     assert!(story.session("ann").is_deferring() && story.session("ann").is_busy(&story.node.client));
     assert!(story.session("ann").buffered_bytes() >= publish(5).len() * 3);
-    // What comes while others wait waits behind them.
+    // Commands that arrive while others wait also wait.
     story.say("ann", &publish(8));
     assert_eq!(story.requests.len(), 3);
     story.arrive();
@@ -79,7 +79,7 @@ fn what_may_have_a_large_answer_goes_alone() {
         story.decide("ann", |_, _| ());
         assert_eq!(answered(&mut story), [2, 3, 4, 5]);
     }
-    // A command with a small reply does not.
+    // A command with a small reply does not wait.
     for small in [r#"{"id":3,"history":{"channel":"log:a"}}"#, r#"{"id":3,"subscribe":{"channel":"log:a"}}"#] {
         let mut story = slow();
         story.say("ann", &[&publish(2), small, &publish(4)].join("\n"));
@@ -110,11 +110,11 @@ fn commands_wait_for_room_in_the_connection() {
     story.room = Room { bytes: 0, is_scarce: false };
     story.say("ann", &[publish(2), publish(3)].join("\n"));
     assert_eq!(answered(&mut story), [] as [u64; 0]);
-    // A reply that begins below the room may end above it; the next one may not begin.
+    // A reply that begins below the limit may end above it; the next one may not begin.
     story.room = Room { bytes: 1, is_scarce: false };
     story.decide("ann", |_, _| ());
     assert_eq!(answered(&mut story), [2, 3], "each has its own room");
-    // What comes when there is room again waits behind what waits already.
+    // Commands that arrive when there is room again wait for those that are already waiting.
     story.room = Room { bytes: 0, is_scarce: false };
     story.say("ann", &publish(8));
     story.room = Room::ANY;
@@ -143,7 +143,7 @@ fn what_is_sent_ahead_of_the_connect_waits_for_it() {
     assert_eq!(story.requests.len(), 2);
     story.arrive();
     assert_eq!(answered(&mut story), [1, 2]);
-    // So many bytes may wait, the ends of lines not among them, and no more.
+    // Exactly this many bytes may wait; line ends do not count.
     for (more, is_ended) in [(0, false), (1, true)] {
         let mut story = Story::with(|settings| {
             node(settings);
@@ -246,7 +246,7 @@ fn commands_in_protobuf_wait_as_they_came() {
     let connect = b"\x11\x08\x01\x22\x0d\x0a\x0b{'sub':'a'}";
     assert_eq!(receive(&mut story, connect), 1);
     assert_eq!(story.received("ann"), ["Protobuf"]);
-    // Publishes `1` into `log:a`; its number is that of a line break.
+    // Publishes `1` into `log:a`. The number of the command is that of a line break.
     let publish = b"\x0e\x08\x0a\x3a\x0a\x0a\x05log:a\x12\x011";
     story.is_slow = true;
     assert_eq!(receive(&mut story, &publish.repeat(3)), 1);

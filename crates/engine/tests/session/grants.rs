@@ -8,8 +8,8 @@ use crate::tokens::calm;
 
 const DENIED: u64 = 103;
 
-/// Two namespaces whose options permit nothing: `room` has everything that can be granted, `told` a backend that is
-/// asked about its channels.
+/// A node with two namespaces whose options permit nothing. `room` has everything that can be granted; `told` has a
+/// backend that is asked about its channels.
 fn node(settings: &mut Settings) {
     calm(settings);
     settings.channel.namespaces.clear();
@@ -33,7 +33,8 @@ fn of_channel(allow: &str) -> String {
     format!("{{'sub':'ann','channel':'room:a','allow':[{allow}]}}")
 }
 
-/// Subscribes to `room:a`, and wishes all that there is. Returns whether it gets a position, and the events of others.
+/// Subscribes to `room:a` and asks for everything. Returns whether the client gets a position, and join and leave
+/// events.
 fn subscribed(story: &mut Story, token: &str) -> [bool; 2] {
     story.say(
         "ann",
@@ -49,7 +50,7 @@ fn subscribed(story: &mut Story, token: &str) -> [bool; 2] {
     [reply.contains("positioned"), hears_joins(story)]
 }
 
-/// Whether ann is told who comes and goes.
+/// Whether ann gets join and leave events.
 fn hears_joins(story: &mut Story) -> bool {
     let claims = "{'sub':'bob','channels':['room:a']}";
     let name = String::leak(format!("bob{}", story.now_ms));
@@ -62,7 +63,7 @@ fn hears_joins(story: &mut Story) -> bool {
     joined
 }
 
-/// What ann hears of the end of her subscription: 0 = it goes on.
+/// The code with which ann's subscription ends: 0 = it continues.
 fn ended(story: &mut Story) -> u64 {
     let received = story.received("ann").join("");
     [2_000, 2_500]
@@ -120,7 +121,7 @@ fn what_a_refresh_takes_away_ends_what_it_had_granted() {
         }
         assert_eq!(refresh(&mut story, &with_caps(after)), 0, "nothing is taken away twice");
     }
-    // What an option permits too, no refresh takes away.
+    // If an option permits it too, no refresh withdraws it.
     let mut story = Story::with(|settings| {
         node(settings);
         let options = &mut settings.channel.namespaces[0].options;

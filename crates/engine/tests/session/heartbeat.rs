@@ -1,4 +1,4 @@
-//! Pings and pongs, to the millisecond.
+//! Pings and pongs, with exact times in milliseconds.
 
 use std::time::Duration;
 
@@ -80,14 +80,14 @@ fn a_node_that_was_suspended_pings_all_clients_at_once() {
     story.decide("ann", |session, context| session.probe(context));
     story.play("ann< ping\n@ 1000");
     assert!(story.session("ann").awaits_pong());
-    // A client whose pong is awaited is not pinged again, and one that has not connected is not pinged at all.
+    // A client whose pong is awaited gets no further ping, and a client that has not connected gets none at all.
     story.decide("ann", |session, context| session.probe(context));
     story.play("ann> {}");
     assert!(!story.session("ann").awaits_pong());
     story.open("bob", TransportMode::Duplex);
     story.decide("bob", |session, context| session.probe(context));
     story.play("@ 10999\n@ 11000\nbob< disconnect 3502 stale");
-    // The next ping is an interval after that probe.
+    // The next ping comes an interval after that probe.
     story.play("@ 24999\n@ 25000\nann< ping");
 }
 
@@ -124,7 +124,7 @@ fn a_pong_that_stands_behind_something_else_is_waited_for() {
     story.now_ms += 8_000;
     assert!(wait(&mut story), "the next ping is due meanwhile");
     assert_eq!(story.deadline("ann"), 52_600);
-    // A pong after all: the next ping is an interval after the one that was due. Both pings are answered.
+    // The pong arrives after all. The next ping comes an interval after the one that was due. Both pings are answered.
     story.play("ann> {}\nann> {}");
     assert_eq!(story.deadline("ann"), 69_600);
     story.play("@ 69599\n@ 69600\nann< ping\n@ 77600\nann< disconnect 3012 no pong");

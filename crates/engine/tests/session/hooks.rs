@@ -13,27 +13,27 @@ use crate::story::{START_S, Settings, Story, with_history};
 use crate::tokens::calm;
 
 const CHANNELS: [&str; 3] = ["chat:a", "chat:b", "plain:c"];
-/// Bytes of a large publication: four of them are more than may wait behind questions before reading stops.
+/// The size of a large publication, bytes. Four of them are more than may wait for questions before reading stops.
 const LARGE: usize = 20_000;
-/// Index of the one client: bob is the first who connects.
+/// The index of ann: bob connects first.
 const ANN: usize = 1;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Of so many bytes, more or less.
+    /// Publishes with this number of bytes, approximately.
     Publish(usize, usize),
     Subscribe(usize),
     Unsubscribe(usize),
     History(usize),
     Presence(usize),
     Rpc,
-    /// The socket has room for so many bytes of answers.
+    /// The socket has room for this many bytes of replies.
     Room(usize),
-    /// The next reply of a home or delivery arrives.
+    /// The next response or delivery of a home arrives.
     Arrive,
-    /// The backend answers one of its open questions, and allows it or not.
+    /// The backend answers one of its open questions, and permits the action or not.
     Answer(usize, bool),
-    /// The server API publishes.
+    /// The server API publishes into a channel.
     Event(usize),
 }
 
@@ -86,7 +86,7 @@ fn refused() -> HookOutcome {
     HookOutcome::Error(HookError { code: 403, message: "no".into(), temporary: false })
 }
 
-/// What the backend is asked about, for the check that questions about one channel do not overlap.
+/// The channels of the questions, to check that questions about one channel do not overlap.
 fn subjects(questions: &[(usize, HookCall)]) -> Vec<&str> {
     questions.iter().filter_map(|(_, call)| call.request.channel()).collect()
 }
@@ -102,7 +102,7 @@ fn number_of(data: &str) -> u32 {
     data.split([',', ']']).next().unwrap_or_default().parse().expect("a number")
 }
 
-/// The number that a publication of the client carries, by its channel, in the order in which the homes got them.
+/// The numbers of the client's publications for each channel, in the order in which the homes got them.
 fn published(story: &Story) -> BTreeMap<String, Vec<u32>> {
     let mut all: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for (channel, request) in &story.requests {
@@ -177,7 +177,7 @@ fn answer(story: &mut Story, number: usize, allows: bool, allowed: &mut BTreeMap
     story.answer_question(number, if allows { HookOutcome::Empty } else { refused() });
 }
 
-/// The ids of the replies, each once.
+/// The ids of the replies. Each occurs once.
 fn answered(story: &mut Story) -> BTreeSet<u64> {
     let mut ids = BTreeSet::new();
     for message in story.received("ann") {
@@ -195,7 +195,7 @@ proptest! {
         let (mut story, mut sent) = (story(), BTreeSet::new());
         story.is_slow = is_slow;
         let mut allowed = play(&mut story, &steps, &mut sent);
-        // In the end the socket takes everything, and homes and the backend answer everything, in some order.
+        // In the end the socket accepts everything, and homes and the backend answer everything, in some order.
         story.room = Room::ANY;
         story.decide("ann", |_, _| {});
         let mut order = order;
@@ -217,7 +217,7 @@ proptest! {
         let published = published(&story);
         for channel in CHANNELS {
             let order = published.get(channel).cloned().unwrap_or_default();
-            // In the order of the commands: each once, and no other.
+            // The publications arrive in the order of the commands: each one once, and no others.
             let expected: Vec<u32> = allowed.get(channel).into_iter().flatten().copied().collect();
             prop_assert_eq!(order, expected, "{}", channel);
         }
@@ -256,7 +256,7 @@ proptest! {
         while !story.questions.is_empty() {
             prop_assert!(story.questions.len() <= at_once, "client.hook_calls_in_flight_max");
             prop_assert!(!story.session("tv").is_connected());
-            // Whatever the backend takes, it has a deadline, and the client has done its part.
+            // However long the backend takes, it has a deadline, and the client has done its part.
             story.at(story.deadline("tv"));
             prop_assert!(!story.questions.is_empty(), "the client is not taken for stale");
             (asked, answers) = (asked + 1, answers.rotate_right(5).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -314,7 +314,7 @@ fn the_log_has_every_refusal_of_a_backend_with_its_hook_and_its_code() {
         for (outcome, code) in refusals().into_iter().zip([403, 4_501]) {
             let mut story = story();
             story.node.client.proxy.connect.enabled = true;
-            // The client gets what the backend says, whatever the node tells of its own refusals.
+            // The client gets the backend's text, whether or not the node sends causes of its own refusals.
             story.node.client.tell_refusal_cause = true;
             if command.contains("connect") {
                 story.open("cid", TransportMode::Duplex);
@@ -340,7 +340,7 @@ fn a_connect_that_nobody_decides_has_one_cause() {
     story.say("cid", r#"{"id":1,"connect":{}}"#);
     story.answer_question(0, HookOutcome::Empty);
     let found: Vec<_> = story.refused("cid").iter().map(|report| report.cause).collect();
-    assert_eq!(found, ["the connect hook answered `{}`: it named no user, and anonymous clients are not let in"]);
+    assert_eq!(found, ["the connect hook answered `{}`: it named no user, and anonymous clients are not accepted"]);
 }
 
 #[test]

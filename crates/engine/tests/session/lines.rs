@@ -1,4 +1,4 @@
-//! Lines over TCP: a person who types them may make mistakes, a page that makes a browser send a request may not.
+//! Lines over TCP: a person who types them may make mistakes, but a page that makes a browser send a request may not.
 
 use touchline_engine::session::TransportMode;
 
@@ -22,7 +22,8 @@ fn ten_mistakes_are_too_many_and_a_hundred_commands_make_up_for_one() {
     story.play(&MISTAKE.repeat(2));
     assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);
     story.play(&MISTAKE.repeat(7));
-    // 99 commands do not make up for one of the nine, the connect among them; with 100 of them there may be another.
+    // 99 commands, including the connect, do not cancel out one of the nine mistakes. With 100 there may be another
+    // mistake.
     (0..99).for_each(|_| story.play("ann> {}"));
     story.play(MISTAKE);
     story.play(&(MISTAKE.to_owned() + OVER));
@@ -31,7 +32,7 @@ fn ten_mistakes_are_too_many_and_a_hundred_commands_make_up_for_one() {
     story.play(&MISTAKE.repeat(9));
     (0..99).for_each(|_| story.play("ann> {}"));
     story.play(&(MISTAKE.to_owned() + OVER));
-    // Commands before a mistake are no stock.
+    // Commands before a mistake cannot be saved up.
     let mut story = typed();
     assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);
     (0..500).for_each(|_| story.play("ann> {}"));
@@ -46,7 +47,7 @@ fn a_request_of_http_is_the_last_thing_that_is_read() {
     let mut story = typed();
     assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);
     story.play(&page);
-    // What stands behind a mistake in one message is not read.
+    // What follows a mistake in the same message is not read.
     let mut story = typed();
     story.say("ann", "x\n{\"id\":1,\"connect\":{}}");
     assert!(!story.session("ann").is_connected());
@@ -84,7 +85,7 @@ fn several_commands_of_one_message_are_carried_out_in_order() {
             "time":1000000000000,"epoch":"epoch-1"}],"epoch":"epoch-1","offset":1}}
         "#,
     );
-    // Behind what ends the connection nothing is carried out.
+    // Nothing is executed after the command that ends the connection.
     story.say(
         "ann",
         "{\"id\":4,\"publish\":{\"channel\":\"\"}}\n{\"id\":5,\"publish\":{\"channel\":\"log:a\",\"data\":2}}",

@@ -1,5 +1,5 @@
-//! Who may do what: every option that allows something, with and without it, for a user and for an anonymous client,
-//! who subscribes or not.
+//! Permissions: every option that allows something, with and without it, for a user and for an anonymous client, as a
+//! subscriber or not.
 
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::session::TransportMode;
@@ -10,7 +10,7 @@ use crate::story::{Settings, Story, with_history};
 const OK: u64 = 0;
 const DENIED: u64 = 103;
 
-/// A user, a user that subscribes, an anonymous client, an anonymous client that subscribes.
+/// The results for a user, a user that subscribes, an anonymous client, and an anonymous client that subscribes.
 type Who = [u64; 4];
 
 /// What clients may do in a channel, by the options for clients, subscribers and anonymous clients.
@@ -25,7 +25,7 @@ const IN_A_CHANNEL: [([bool; 3], Who); 8] = [
     ([true, true, true], [OK, OK, OK, OK]),
 ];
 
-/// What a rule changes in the options of a namespace.
+/// A rule's change to the options of a namespace.
 type Change = fn(&mut ChannelOptions);
 type Grants = fn(&mut ChannelOptions, [bool; 3]);
 
@@ -54,7 +54,7 @@ fn what_a_client_may_do_in_a_channel() {
     ];
     for (command, grant) in ACTIONS {
         for (granted, expected) in IN_A_CHANNEL {
-            // The options of other actions are all on, or all off: they change nothing.
+            // The options of all other actions are on, or all are off. They make no difference.
             for others in [false, true] {
                 let node = |settings: &mut Settings| {
                     settings.namespace("news", |options| {
@@ -89,7 +89,7 @@ fn subscribe_by_token(story: &mut Story, user: &str, channel: &str) {
     assert_eq!(story.code("client", &command), OK, "a subscription token opens {channel}");
 }
 
-/// Channels, for a user named ann, then for an anonymous client.
+/// The results for these channels, for a user named ann, then for an anonymous client.
 const SUBSCRIBED: [&str; 7] =
     ["news:a", "news:a#ann", "news:a#bob,ann", "news:a#bob", "news:a#", "$news:a", "$news:a#ann"];
 
@@ -97,10 +97,10 @@ const SUBSCRIBED: [&str; 7] =
 fn which_channels_a_client_may_subscribe_to_without_a_token() {
     const NONE: [u64; 7] = [DENIED; 7];
     const USER: [u64; 7] = [OK, OK, OK, DENIED, DENIED, DENIED, DENIED];
-    // Without `allow_user_limited_channels` no channel of users is open, to nobody.
+    // Without `allow_user_limited_channels`, no client can subscribe to a channel that is limited to users.
     const ANYBODY: [u64; 7] = [OK, DENIED, DENIED, DENIED, DENIED, DENIED, DENIED];
     const LISTED: [u64; 7] = [DENIED, OK, OK, DENIED, DENIED, DENIED, DENIED];
-    // Options: for clients, for anonymous ones, channels of users.
+    // The options: for clients, for anonymous clients, for channels limited to users.
     let rules = [
         ([false, false, false], NONE, NONE),
         ([true, false, false], ANYBODY, NONE),
@@ -132,7 +132,7 @@ fn which_channels_a_client_may_subscribe_to_without_a_token() {
     }
 }
 
-/// A token opens what is not open by itself.
+/// A token permits what is not permitted without it.
 fn subscribe_after(story: &mut Story, user: &str, channel: &str, code: u64) {
     if code == DENIED {
         subscribe_by_token(story, user, channel);
@@ -141,7 +141,7 @@ fn subscribe_after(story: &mut Story, user: &str, channel: &str, code: u64) {
 
 #[test]
 fn changes_of_a_scope_are_for_clients_that_may_watch_it() {
-    // Options: watching, anonymous clients. Codes: of a user, of an anonymous client.
+    // The options: watching, anonymous clients. The codes: for a user, for an anonymous client.
     let rules = [
         ([false, false], [DENIED, DENIED]),
         ([true, false], [OK, DENIED]),
@@ -155,7 +155,7 @@ fn changes_of_a_scope_are_for_clients_that_may_watch_it() {
                     options.allow_watch_for_client = watch;
                     options.allow_for_anonymous = anonymous;
                 });
-                // Neither another scope's option nor the channels' options open it.
+                // Neither another scope's option nor the channels' options permit it.
                 settings.scope("others", |options| {
                     (options.allow_watch_for_client, options.allow_for_anonymous) = (true, true)
                 });
@@ -180,7 +180,7 @@ fn changes_of_a_scope_are_for_clients_that_may_watch_it() {
     }
 }
 
-/// What allows something in a scope.
+/// The option that allows something in a scope.
 type Allow = fn(&mut ScopeOptions);
 
 /// Every method of the registry that needs a permission, and the option that grants it.
@@ -207,8 +207,8 @@ fn all_but_nothing(o: &mut ScopeOptions) {
     o.allow_watch_for_client = true;
 }
 
-/// The code of a method of the registry where a name and a group are held already; 0 also where the answer is still to
-/// come.
+/// The code that a registry method returns if a name and a group are registered already; 0 also if the answer has not
+/// arrived yet.
 fn registry_code(user: &str, (method, params): (&str, &str), options: impl Fn(&mut ScopeOptions)) -> u64 {
     let mut story = Story::with(|settings| {
         settings.scope("other", all_but_nothing);
@@ -241,7 +241,7 @@ fn each_method_of_the_registry_has_its_own_option() {
             allow(&mut allowed);
             all_but_nothing(o);
             o.allow_for_anonymous = true;
-            // What this method needs is off.
+            // The option that this method needs is off.
             let lacks = |given: &[String], all: &mut Vec<String>| {
                 if !given.is_empty() {
                     all.clear()
@@ -302,8 +302,8 @@ fn a_token_lets_its_client_register_the_names_that_it_says() {
 
 #[test]
 fn an_insecure_node_lets_those_in_that_it_trusts() {
-    // `anonymous_on_loopback_only`, from this machine; the disconnect of a connect without a token, or the commands are
-    // carried out.
+    // `anonymous_on_loopback_only`; from this machine; the disconnect for a connect without a token, or the commands
+    // are executed.
     for (only_near, is_near, is_open) in
         [(false, false, true), (false, true, true), (true, true, true), (true, false, false)]
     {
@@ -339,7 +339,7 @@ fn an_insecure_node_lets_those_in_that_it_trusts() {
 fn connects_without_a_token_or_without_a_user_need_a_setting() {
     let no_user = r#"{"id":1,"connect":{"token":"{}"}}"#;
     let no_token = r#"{"id":1,"connect":{}}"#;
-    // `allow_anonymous_connect_without_token`, `anonymous_on_loopback_only`, from this machine, a key is configured.
+    // `allow_anonymous_connect_without_token`; `anonymous_on_loopback_only`; from this machine; a key is configured.
     let cases = [
         ([true, false, false, false], no_token, OK),
         ([true, false, true, false], no_token, OK),
@@ -376,7 +376,8 @@ fn connects_without_a_token_or_without_a_user_need_a_setting() {
 
 #[test]
 fn a_position_is_told_where_it_may_be_asked_for() {
-    // Options: positioning, recovery, history for subscribers … for clients. What is requested, what is granted.
+    // The options: positioning, recovery, history for subscribers … for clients. What is requested, and what is
+    // granted.
     let rules: [(Change, &str, [bool; 2]); 12] = [
         (|_| (), r#""positioned":true,"recoverable":true"#, [false, false]),
         (|o| o.allow_positioning = true, r#""positioned":true,"recoverable":true"#, [true, false]),

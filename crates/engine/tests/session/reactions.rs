@@ -1,4 +1,4 @@
-//! Reactions of a client: who may, what is refused by which number, and what is counted.
+//! Reactions of a client: which clients may react, which number a refusal has, and what is counted.
 
 use touchline_engine::reactions::{OpenReactions, ReactionRefusal, RoundId, RoundProgress};
 
@@ -28,7 +28,7 @@ fn add(story: &mut Story, data: &str) -> u64 {
     story.code("ann", &format!(r#"{{"id":3,"rpc":{{"method":"reactions.add","data":{data}}}}}"#))
 }
 
-/// Sends a reaction that is not answered. Returns whether the client is still there.
+/// Sends a reaction that gets no reply. Returns whether the client is still connected.
 fn send(story: &mut Story, data: &str) -> bool {
     story.say("ann", &format!(r#"{{"send":{{"data":{data}}}}}"#));
     story.received("ann").is_empty()

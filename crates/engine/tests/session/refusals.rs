@@ -1,4 +1,4 @@
-//! Why a client is refused: the text of the log, and the text for the client if the node sends it.
+//! Why a client is refused: the text for the log, and the text for the client if the node sends it.
 
 use touchline_engine::session::TransportMode;
 
@@ -25,7 +25,8 @@ fn node(settings: &mut Settings) {
 const ANN: &str = "{'sub':'ann'}";
 const NOBODY: &str = "{}";
 
-/// Who, what it sends, the code, its channel, and the cause. Who sends a connect has not connected yet.
+/// The client, what it sends, the code, the channel, and the cause. A client that sends a connect has not connected
+/// yet.
 const CASES: [(&str, &str, u32, &str, &str); 40] = [
     ("", r#""connect":{}"#, 3501, "", "no token was sent, and client.allow_anonymous_connect_without_token is off"),
     ("", r#""connect":{"token":"forged"}"#, 3500, "", "the token is forged"),
@@ -37,7 +38,7 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""connect":{"token":"{'channel':'a'}"}"#,
         3500,
         "",
-        "a subscription token was shown where a connection token is wanted",
+        "a subscription token was sent where a connection token is needed",
     ),
     (
         "",
@@ -75,7 +76,7 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""refresh":{"token":"{}"}"#,
         3500,
         "",
-        "sub of the token is not the user of the connection, or its client is another one",
+        "sub of the token is not the user of the connection, or client is not its client id",
     ),
     (ANN, r#""subscribe":{"channel":"x:a"}"#, 102, "x:a", "the namespace of the channel is not in channel.namespaces"),
     (
@@ -136,7 +137,7 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""subscribe":{"channel":"user:a","token":"{'channel':'user:a'}"}"#,
         3500,
         "user:a",
-        "sub of the token is not the user of the connection, or its client is another one",
+        "sub of the token is not the user of the connection, or client is not its client id",
     ),
     (
         ANN,
@@ -225,7 +226,7 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
 
 #[test]
 fn the_log_says_why_and_the_client_is_told_where_it_may() {
-    // A character of two bytes stands where a log cuts the name.
+    // A character of two bytes is at the position where a log cuts the name.
     let long = format!("user:{}é{}", "x".repeat(58), "x".repeat(200));
     for (claims, command, code, channel, cause) in CASES {
         for is_told in [false, true] {

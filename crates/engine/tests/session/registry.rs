@@ -1,4 +1,4 @@
-//! The registry by `rpc`: what a session replies to by itself, what it passes on, and what it leaves behind.
+//! The registry by `rpc`: what a session answers itself, what it forwards, and what it leaves when it ends.
 
 use touchline_engine::Response;
 use touchline_engine::directory::RegistryMethod;
@@ -137,7 +137,7 @@ fn a_call_is_answered_by_its_callee() {
 
 #[test]
 fn names_of_a_token_are_taken_back_with_what_waits_for_them() {
-    // A client goes, or is unsubscribed, while the names of its token are under way.
+    // A client disconnects or is unsubscribed while the names of its token are being registered.
     let connect = "{'sub':'ann','channels':['room:a','room:b'],'names':[{'scope':'devices','name':'x'}]}";
     let begin = || {
         let mut story = Story::with(node);

@@ -1,4 +1,4 @@
-//! What the server API does to a client.
+//! What the server API does with a client.
 
 use touchline_engine::claims::{BoolValue, Overrides};
 use touchline_engine::request::ClientPosition;
@@ -44,7 +44,7 @@ fn a_client_is_told_what_it_is_subscribed_to() {
             "chan_info":7}}}}
         "#,
     );
-    // Twice is once. What is not positioned has no position.
+    // Doing it twice has the effect of doing it once. A subscription without positioning has no position.
     assert_eq!(subscribe(&mut story, "log:a", ServerSubscription::default()), Ok(()));
     story.play("");
     let off = Some(BoolValue { value: false });

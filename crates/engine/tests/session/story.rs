@@ -1,5 +1,5 @@
-//! One shard without a network, and stories about its clients. A story is a transcript: what each client says, and all
-//! that it hears.
+//! One shard without a network, and stories about its clients. A story is a transcript: what each client sends, and
+//! everything that it receives.
 //!
 //! ```text
 //! ann> {"id":1,"connect":{"token":"{'sub':'ann'}"}}
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! `@` sets the clock, milliseconds since the start. `<ann>` stands for ann's client id, `epoch-1` for the epoch that
-//! was heard first. A `\` at the end of a line joins it with the next one. Besides messages a client hears `ping` and
-//! `disconnect CODE REASON`. The text of a token is its claims, with `'` for `"`; `expired` and `forged` are no good
-//! tokens.
+//! was received first. A `\` at the end of a line joins it with the next one. Besides messages a client receives `ping`
+//! and `disconnect CODE REASON`. The text of a token is its claims, with `'` for `"`; `expired` and `forged` are tokens
+//! that are not valid.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Settings {
     }
 }
 
-/// Channels keep a history.
+/// Gives channels a history.
 pub(crate) fn with_history(options: &mut ChannelOptions) {
     (options.history_size, options.history_ttl) = (10, Duration::from_secs(3_600));
 }
@@ -90,12 +90,12 @@ struct Person {
     is_gone: bool,
 }
 
-/// See the module.
+/// A story; the module's documentation explains it.
 pub(crate) struct Story {
     pub(crate) node: SessionSettings,
-    /// Answers and deliveries wait until [`Story::arrive`].
+    /// Whether answers and deliveries wait until [`Story::arrive`].
     pub(crate) is_slow: bool,
-    /// The room of each connection.
+    /// The room of each connection for replies.
     pub(crate) room: Room,
     pub(crate) random: u64,
     pub(crate) tracker: Tracker,
@@ -104,7 +104,7 @@ pub(crate) struct Story {
     pub(crate) requests: Vec<(ChannelName, String)>,
     /// Every request to the directory.
     pub(crate) asks: Vec<String>,
-    /// Every question to the backend that has no answer and was not cancelled, with the connection that asks.
+    /// Every question to the backend that has no answer and was not cancelled, with the index of its connection.
     pub(crate) questions: Vec<(usize, HookCall)>,
     pub(crate) now_ms: u64,
     hub: Hub,
@@ -112,12 +112,12 @@ pub(crate) struct Story {
     directory: Directory<Asker>,
     people: Vec<Person>,
     queue: VecDeque<Queued>,
-    /// Epochs, in the order in which clients received them.
+    /// The epochs, in the order in which clients received them.
     epochs: Vec<String>,
 }
 
 impl Story {
-    /// A node that takes anonymous clients, with what is changed.
+    /// A node that accepts anonymous clients, with these changes to its settings.
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings {
             client: ClientSettings { allow_anonymous_connect_without_token: true, ..ClientSettings::default() },
@@ -178,12 +178,12 @@ impl Story {
         }
     }
 
-    /// A new connection.
+    /// Opens a connection.
     pub(crate) fn open(&mut self, name: &'static str, link: TransportMode) {
         self.open_from(name, link, true);
     }
 
-    /// A new connection, from this machine or not.
+    /// Opens a connection from this machine or from another one.
     pub(crate) fn open_from(&mut self, name: &'static str, link: TransportMode, is_loopback: bool) {
         let id = [self.people.len() as u8 + 1; 16];
         let session = Session::new(id, link, is_loopback, self.now_ms, &self.node.client);
@@ -199,13 +199,13 @@ impl Story {
         });
     }
 
-    /// From now on a client speaks Protobuf. What it receives is shown as `Protobuf` alone.
+    /// From now on a client speaks Protobuf. What it receives is shown only as `Protobuf`.
     pub(crate) fn in_protobuf(&mut self, name: &str) {
         let index = self.index(name);
         self.people[index].body = Encoding::Protobuf;
     }
 
-    /// Plays a transcript. The clients must receive what it says, in its order, and nothing else.
+    /// Plays a transcript. The clients must receive exactly what it says, in its order.
     pub(crate) fn play(&mut self, script: &str) {
         let script = script.split("\\\n").map(str::trim_start).collect::<String>();
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -234,7 +234,7 @@ impl Story {
         self.quiet("the end");
     }
 
-    /// Connects a client: `claims` are those of its token, empty = it has none.
+    /// Connects a client. `claims`: the claims of its token; empty = it has no token.
     pub(crate) fn connect(&mut self, name: &'static str, claims: &str) {
         self.open(name, TransportMode::Duplex);
         self.say(name, &format!(r#"{{"id":1,"connect":{{"token":"{claims}"}}}}"#));
@@ -243,7 +243,7 @@ impl Story {
         assert!(answer.starts_with(r#"{"id":1,"connect":"#), "{name} hears {answer:?}");
     }
 
-    /// One client says something.
+    /// Sends a text from a client.
     pub(crate) fn say(&mut self, name: &str, text: &str) {
         if !self.people.iter().any(|person| person.name == name) {
             self.open(String::leak(name.to_owned()), TransportMode::Duplex);
@@ -261,7 +261,7 @@ impl Story {
         self.people[index].received.drain(..).collect()
     }
 
-    /// The number of the error, or of the disconnect, that a command gets; 0 = it is executed.
+    /// The number of the error or disconnect that a command gets; 0 = it is executed.
     pub(crate) fn code(&mut self, name: &str, command: &str) -> u64 {
         self.say(name, command);
         let received = self.received(name);
@@ -273,13 +273,13 @@ impl Story {
         }
     }
 
-    /// The causes of a client's refusals since the last call, for the log.
+    /// The causes of a client's refusals since the last call, as the log gets them.
     pub(crate) fn refused(&mut self, name: &str) -> Vec<RefusalReport> {
         let index = self.index(name);
         std::mem::take(&mut self.people[index].refused)
     }
 
-    /// Name and version of a client's program, as metrics see them.
+    /// The name and version of a client's program, as metrics show them.
     pub(crate) fn program(&self, name: &str) -> Option<(&str, &str)> {
         self.people[self.index(name)].program.as_ref().map(|(name, version)| (&**name, &**version))
     }
@@ -312,7 +312,7 @@ impl Story {
         self.session(name).deadline_ms(&self.node.client) - START_S * 1_000
     }
 
-    /// The server API publishes.
+    /// Publishes through the server API.
     pub(crate) fn publish(&mut self, channel: &str, data: &str) {
         self.publish_content(channel, Content { data: data.to_owned().into(), ..Content::default() });
     }
@@ -324,7 +324,7 @@ impl Story {
         self.carry();
     }
 
-    /// Lets a session do something, and carries out what it wants.
+    /// Lets a session do something, and carries out its effects.
     pub(crate) fn decide<T>(&mut self, name: &str, act: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> T {
         let index = self.index(name);
         let outcome = self.act(index, act);
@@ -333,7 +333,7 @@ impl Story {
         outcome
     }
 
-    /// The next reply or delivery arrives, in a story in which they are slow.
+    /// Lets the next response or delivery arrive, in a story in which they are slow.
     pub(crate) fn arrive(&mut self) {
         match self.queue.pop_front().expect("something is under way") {
             Queued::Answer((index, ticket), response) => {
@@ -346,25 +346,25 @@ impl Story {
         }
     }
 
-    /// The backend answers one of its questions.
+    /// Answers one of the open questions to the backend.
     pub(crate) fn answer_question(&mut self, number: usize, outcome: HookOutcome) {
         let (index, call) = self.questions.remove(number);
         self.answer_serial(index, call.serial, outcome);
     }
 
-    /// The backend answers the question of this number of a connection, be it cancelled.
+    /// Answers the question with this number of a connection, even if it was cancelled.
     pub(crate) fn answer_serial(&mut self, index: usize, serial: u32, outcome: HookOutcome) {
         self.act(index, |session, context| session.handle_hook(serial, outcome, context));
         while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
         self.carry();
     }
 
-    /// Answers and deliveries under way.
+    /// The number of answers and deliveries under way.
     pub(crate) fn under_way(&self) -> usize {
         self.queue.len()
     }
 
-    /// Replaces the next reply.
+    /// Replaces the next response.
     pub(crate) fn forge_answer(&mut self, forged: Response) {
         let answer = self
             .queue
@@ -423,7 +423,7 @@ impl Story {
         outcome
     }
 
-    /// The host ends a connection as its session wants it: the session releases everything.
+    /// Ends a connection as its session requires: the session releases everything.
     fn hang_up(&mut self, index: usize, why: &Disconnect) {
         self.people[index].received.push_back(format!("disconnect {} {}", why.code, why.reason));
         if !std::mem::replace(&mut self.people[index].is_gone, true) {
@@ -523,7 +523,7 @@ impl Story {
         self.people.iter().rposition(|person| person.name == name).unwrap_or_else(|| panic!("nobody is called {name}"))
     }
 
-    /// With client ids for `<ann>`.
+    /// The text with client ids for `<ann>` and similar names.
     fn named(&self, text: &str) -> String {
         self.people.iter().fold(text.to_owned(), |text, person| {
             text.replace(&format!("<{}>", person.name), &person.session.client_id())
@@ -560,7 +560,7 @@ impl Story {
     }
 }
 
-/// However a story ends: once all clients are gone, nothing of them is left.
+/// However a story ends, nothing is left of its clients once all of them are gone.
 impl Drop for Story {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -569,7 +569,7 @@ impl Drop for Story {
     }
 }
 
-/// A message with `epoch-1` for the epoch that was received first.
+/// A message with `epoch-1` instead of the epoch that was received first.
 fn received(message: &[u8], epochs: &mut Vec<String>) -> String {
     let text = String::from_utf8_lossy(message);
     let mut out = String::new();

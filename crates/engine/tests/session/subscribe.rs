@@ -1,4 +1,4 @@
-//! Subscriptions that clients request: their beginning, their replies, their end.
+//! Subscriptions that clients request: how they begin, their replies, and how they end.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ fn what_was_missed_comes_with_the_subscription() {
     );
 }
 
-/// A connect whose token subscribes to these channels, and that recovers them from offset 1.
+/// A connect with a token that subscribes to these channels, and recovers them from offset 1.
 fn recovering_connect(channels: &[&str]) -> String {
     let token =
         channels.iter().map(|channel| format!("'{channel}':{{'override':{{'force_recovery':{{'value':true}}}}}}"));
@@ -137,7 +137,7 @@ fn recovering_connect(channels: &[&str]) -> String {
 
 #[test]
 fn a_recovery_has_its_limits() {
-    // So many publications, or so many bytes of them, and no more.
+    // This many publications, or this many bytes of them, and no more.
     for (publications, bytes, is_recovered) in [(2, 10_000, true), (1, 10_000, false), (2, 100, false)] {
         let mut story = Story::with(|settings| {
             node(settings);
@@ -148,7 +148,7 @@ fn a_recovery_has_its_limits() {
         story.say("ann", r#"{"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":1}}"#);
         let received = story.received("ann").join("");
         assert_eq!(received.contains(r#""recovered":true"#), is_recovered, "{publications} {bytes}: {received}");
-        // The subscriptions of one connect reply share the bytes.
+        // The subscriptions in one connect reply share the byte limit.
         story.say("bob", &recovering_connect(&["log:a"]));
         let received = story.received("bob").join("");
         assert_eq!(received.contains(r#""recovered":true"#), is_recovered, "{publications} {bytes}: {received}");
@@ -191,7 +191,7 @@ fn changes_begin_with_what_the_client_has() {
     assert!(received.contains(r#""recovered":true"#) && received.contains(r#""delta":true}"#), "{received}");
     story.publish("log:a", &state(5));
     assert!(is_change(&mut story), "the client has the last one: it was recovered");
-    // Where the namespace does not allow it, publications stay as they are.
+    // If the namespace does not allow deltas, publications are sent as they are.
     story.play(
         r#"
         ann> {"id":5,"subscribe":{"channel":"open:a","delta":"fossil"}}
@@ -216,7 +216,7 @@ fn a_filter_holds_for_what_was_missed_and_for_what_comes() {
             "offset":2,"time":1000000000000}],"recovered":true,"positioned":true,"was_recovering":true}}
         "#,
     );
-    // What is missing nowhere leads to the top.
+    // If nothing is missing anywhere, recovery leads to the top.
     story.play(
         r#"
         bob> {"id":1,"connect":{"token":"{'sub':'bob'}"}}
@@ -266,7 +266,7 @@ fn what_a_home_refuses_its_client_is_told() {
             assert!(received.contains(&format!(r#""error":{{"code":{code},"#)), "{command}: {received}");
         }
     }
-    // A home that refuses what a token says ends the connect.
+    // If a home refuses a subscription from a token, the connect ends.
     let mut story = Story::with(node);
     story.is_slow = true;
     story.say("ann", r#"{"id":1,"connect":{"token":"{'channels':['room:a']}"}}"#);
@@ -384,7 +384,7 @@ fn where_memory_is_scarce_large_answers_are_refused() {
         let before = asked(&story);
         assert_eq!(story.code("ann", &command), expected, "{command}");
         assert_eq!(asked(&story) == before, expected == 111, "no home gets a useless request: {command}");
-        // The same where memory becomes scarce while the answer is made: what is empty can be had.
+        // The same if memory becomes scarce while the reply is made: an empty result is still sent.
         let mut story = Story::with(node);
         story.connect("ann", "{'sub':'ann'}");
         (1..=3).for_each(|n| story.publish("log:a", &n.to_string()));
@@ -398,7 +398,7 @@ fn where_memory_is_scarce_large_answers_are_refused() {
             assert_eq!(story.session("ann").subscription_count(), 0);
         }
     }
-    // A connect is answered all the same: what it would have recovered has to be got in another way.
+    // The connect still gets a reply. The client has to get in another way what it would have recovered.
     let mut story = Story::with(node);
     (1..=3).for_each(|n| story.publish("log:a", &n.to_string()));
     story.room = scarce;

@@ -6,7 +6,7 @@ use touchline_engine::session::TransportMode;
 
 use crate::story::{START_S, Settings, Story};
 
-/// Pings are far away.
+/// Makes pings so rare that none is due in a story.
 pub(crate) fn calm(settings: &mut Settings) {
     settings.client.ping_interval = Duration::from_secs(100_000);
     settings.namespace("room", |options| (options.presence, options.allow_presence_for_client) = (true, true));
@@ -44,7 +44,8 @@ fn a_subscription_token_is_for_one_user_one_channel_and_one_connection() {
         let subscribe = format!(r#"{{"id":2,"subscribe":{{"channel":"room:a","token":"{token}"}}}}"#);
         assert_eq!(story.code("ann", &subscribe), expected, "subscribes with {token}");
         assert_eq!(story.session("ann").subscription_count(), usize::from(expected == 0), "{token}");
-        // The same token prolongs a subscription, or does not; what is wrong with it is a disconnect then.
+        // The same token prolongs a subscription, or does not. If something is wrong with it, the client is
+        // disconnected.
         let mut story = Story::with(calm);
         story.connect("ann", "{'sub':'ann','channels':['room:b']}");
         story.connect("bob", "{'sub':'bob'}");

@@ -1,5 +1,5 @@
-%% The rival of `touchline lab registry --beside`: the steps of process_registry_bench on Syn 3, on this machine.
-%% The first node starts the others; its standard output gets one line of JSON.
+%% The rival of `touchline lab registry --beside`: the steps of process_registry_bench with Syn 3, on this machine.
+%% The first node starts the other nodes and prints one line of JSON.
 -module(syn_bench).
 -export([main/1, hold/2, register_all/1, await_count/1, kill_all/1]).
 
@@ -35,10 +35,10 @@ start_node(N, Path) ->
     {ok, _, Node} = peer:start_link(#{name => Name, host => "127.0.0.1", longnames => true, args => Args}),
     Node.
 
-%% Processes that have nothing to do, each with the name that it will get.
+%% Starts idle processes, each with the number of the name that it will get.
 hold(From, Count) -> [{Number, spawn(fun() -> receive stop -> ok end end)} || Number <- lists:seq(From, From + Count - 1)].
 
-%% One caller a node; each call is waited for.
+%% One caller per node. The caller waits for each call.
 register_all(Pids) -> [ok = syn:register(?SCOPE, {name, Number}, Pid) || {Number, Pid} <- Pids], ok.
 
 kill_all(Pids) -> [exit(Pid, kill) || {_, Pid} <- Pids], ok.

@@ -1,4 +1,4 @@
-//! Makes the service from its description, without `protoc`.
+//! Generates the service from its description, without `protoc`.
 
 fn main() {
     let description = protox::compile(["bare.proto"], ["."]).expect("the description is valid");

@@ -1,4 +1,5 @@
-// The rival `promises` of `touchline lab waiting`: each asynchronous function calls another one and waits for its answer.
+// The rival `promises` of `touchline lab waiting`: each asynchronous function calls another function and waits for its
+// answer.
 // Usage: node promises.mjs COUNT SECONDS. Prints `ready`, `waiting COUNT` and `done`.
 const [count, seconds] = process.argv.slice(2).map(Number);
 
@@ -10,4 +11,4 @@ const calls = Array.from({ length: count }, (_, n) => call(n));
 console.log(`waiting ${count}`);
 await Promise.all(calls);
 console.log('done');
-process.stdin.resume(); // What the kernel accounts to this process can be read as long as it is there.
+process.stdin.resume(); // The kernel's figures of this process can be read while the process runs.

@@ -1,5 +1,5 @@
-//! The backend of the scenario of hooks: HTTP/1.1 with kept connections, one thread, one poller. It answers every
-//! question alike, at once or after a time, or not at all, and counts.
+//! The backend of the scenario of hooks: HTTP/1.1 with kept connections, one thread, one poller. It gives every call
+//! the same answer, at once, after a time, or not at all, and counts the calls.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -22,7 +22,7 @@ const COMMANDS: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 const BACKLOG: i32 = 4_096;
 
-/// What an answer has the number of its question for.
+/// The placeholder in an answer for the number of its call.
 pub(crate) const CALL: &str = "{call}";
 
 /// A command to the backend. Each is answered by a [`BackendCount`].
@@ -31,11 +31,11 @@ pub(crate) const CALL: &str = "{call}";
 pub(crate) enum BackendOrder {
     /// Listen, and answer questions so from now on.
     Answer(BackendConduct),
-    /// Take questions from now on, and answer none.
+    /// Accept calls from now on, but answer none.
     FallSilent,
     /// Close the port and all connections.
     Close,
-    /// Go on.
+    /// Only report the counts.
     Count,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct BackendConduct {
     pub(crate) json: String,
     /// Milliseconds from a question to its answer.
     pub(crate) after_ms: u64,
-    /// One question of so many is answered after `slow_ms` instead; 0 = none is.
+    /// One of this many calls is answered after `slow_ms` instead; 0 = none.
     pub(crate) slow_one_in: u64,
     /// Milliseconds from a slow question to its answer.
     pub(crate) slow_ms: u64,
@@ -57,11 +57,11 @@ pub(crate) struct BackendConduct {
 pub(crate) struct BackendCount {
     /// Where it listens, or listened.
     pub(crate) address: SocketAddr,
-    /// Questions.
+    /// Number of calls.
     pub(crate) calls: u64,
     /// The most questions that had no answer at the same time.
     pub(crate) at_once: usize,
-    /// Events that it was told of, in batches.
+    /// Number of events that it received in batches.
     pub(crate) events: u64,
     /// The body of the last question of its life; empty = there was none.
     pub(crate) question: String,
@@ -105,7 +105,7 @@ struct Caller {
     socket: TcpStream,
     /// Part of a question that has begun to arrive.
     rest: Vec<u8>,
-    /// The number of its question that has no answer yet. There is one at a time: the next one comes after the answer.
+    /// The number of the call that has no answer yet. There is only one at a time: the next call follows the answer.
     asks: Option<u64>,
 }
 
@@ -190,7 +190,7 @@ impl LabBackend {
         Ok(())
     }
 
-    /// What is counted since the last report.
+    /// The counts since the last report.
     fn count(&mut self) -> BackendCount {
         BackendCount {
             address: self.address,
@@ -212,7 +212,7 @@ impl LabBackend {
         Ok(())
     }
 
-    /// Reads what has arrived from a caller, and drops one that has gone.
+    /// Reads the bytes of a caller, and drops a caller that has closed its connection.
     fn read(&mut self, number: usize) {
         loop {
             let Some(caller) = self.callers.get_mut(&number) else { return };
@@ -236,7 +236,7 @@ impl LabBackend {
         let Some(conduct) = &self.conduct else { return };
         let is_slow = conduct.slow_one_in > 0 && self.asked.is_multiple_of(conduct.slow_one_in);
         let pause = Duration::from_millis(if is_slow { conduct.slow_ms } else { conduct.after_ms });
-        // Nothing is answered before all that has arrived is read, so that what came together is counted together.
+        // Read everything that has arrived before answering, so that calls that arrive together are counted together.
         self.due.push(Reverse((Instant::now() + pause, number)));
     }
 

@@ -1,4 +1,4 @@
-//! The bare loop: questions to the backend by the HTTP client that the server uses for hooks, and nothing else.
+//! The bare loop: it only calls the backend with the HTTP client that the server uses for hooks.
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 type LabClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// What the loop is to do. Each task is answered by a [`CallerDone`].
+/// A task of the loop. Each task is answered by a [`CallerDone`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CallerTask {
     pub(crate) url: String,
     /// The body of every request.
     pub(crate) body: String,
-    /// Requests.
+    /// Number of requests.
     pub(crate) calls: u64,
     /// Requests at a time.
     pub(crate) concurrency: usize,

@@ -1,5 +1,5 @@
-//! The processes that the scenario of hooks has beside the server: the backend that answers hooks, and the bare loop
-//! that asks it by the HTTP client of the server.
+//! The helper processes of the hooks scenario: the backend that answers hooks, and the bare loop that calls it with the
+//! server's HTTP client.
 
 mod backend;
 mod caller;

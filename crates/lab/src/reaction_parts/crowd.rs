@@ -1,4 +1,4 @@
-//! A crowd: clients that react at a rate all together, and see what comes of it.
+//! A crowd: clients that react at a common rate and watch the totals.
 
 use std::io::{BufRead as _, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use super::messages::{CHANNEL, CrowdOrder, CrowdReport, OPTIONS};
 use crate::part::say;
 use crate::wire;
 
-/// How long what was sent may take to be seen.
+/// Maximum time until the sent reactions are in the totals.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Clients that are read between two looks at the clock.
 const READ_AT_ONCE: usize = 64;
@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The clients.
+/// The clients that react.
 #[derive(Default)]
 struct Crowd {
     fans: Vec<Fan>,
@@ -128,7 +128,7 @@ impl Crowd {
 }
 
 impl Fan {
-    /// Reads what has come, and notes the last sum.
+    /// Reads the received bytes, and records the last sum.
     fn read(&mut self) -> Result<()> {
         let mut some = [0; 4_096];
         loop {

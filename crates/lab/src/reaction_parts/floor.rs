@@ -23,7 +23,7 @@ const EVENTS: usize = 256;
 
 type Totals = HashMap<String, HashMap<String, u64>>;
 
-/// What a client sends.
+/// The message of a client.
 #[derive(Deserialize)]
 struct FloorCommandJson<'a> {
     #[serde(borrow)]
@@ -50,7 +50,7 @@ struct FloorReaction<'a> {
     n: u64,
 }
 
-/// One thread: its sockets, and what came of them.
+/// One thread with its sockets and its counts.
 struct CountingThread {
     poll: Poll,
     sockets: Arc<Mutex<Vec<FloorSocket>>>,
@@ -112,7 +112,7 @@ impl CountingThread {
         let (mut events, mut scratch) = (Events::with_capacity(EVENTS), vec![0; READ_SIZE]);
         loop {
             self.poll.poll(&mut events, None)?;
-            // Nobody else takes these locks while the crowd reacts.
+            // No other thread uses these locks while the crowd reacts.
             let (Ok(mut sockets), Ok(mut totals)) = (self.sockets.lock(), self.totals.lock()) else { return Ok(()) };
             for event in &events {
                 let Some(socket) = sockets.get_mut(event.token().0) else { continue };

@@ -1,4 +1,4 @@
-//! What the conductor and the parts say to each other.
+//! The messages between the conductor and the parts.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The channel in which the crowd reacts.
 pub(crate) const CHANNEL: &str = "match:42";
-/// What it reacts with.
+/// The options that the crowd uses.
 pub(crate) const OPTIONS: [&str; 2] = ["applause", "boo"];
 
 /// An order to a crowd.
@@ -17,11 +17,11 @@ pub(crate) enum CrowdOrder {
     Open { address: SocketAddr, connections: usize, is_bare: bool },
     /// React so many times a second, for so many seconds.
     React { rate: u64, seconds: u64 },
-    /// Read what has come, until every client has seen this sum or ten seconds are over.
+    /// Read until every client has seen this sum, or ten seconds are over.
     Watch { seq: u64 },
 }
 
-/// What a crowd reports.
+/// A report of a crowd.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CrowdReport {
@@ -33,11 +33,11 @@ pub(crate) enum CrowdReport {
     Watched { clients: usize },
 }
 
-/// What the bare loop reports.
+/// A report of the bare loop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CountingReport {
-    /// It listens.
+    /// The bare loop listens at this address.
     Listening { address: SocketAddr },
     /// So many reactions were counted.
     Counted { reactions: u64 },
@@ -47,6 +47,6 @@ pub(crate) enum CountingReport {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CountingOrder {
-    /// Tell what was counted.
+    /// Report the counts.
     Count,
 }

@@ -1,4 +1,4 @@
-//! Parts of the scenario of reactions: a crowd that reacts, and a bare loop that counts what it sends.
+//! Parts of the scenario of reactions: a crowd that reacts, and a bare loop that counts its reactions.
 
 mod crowd;
 mod floor;

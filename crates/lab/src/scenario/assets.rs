@@ -1,5 +1,5 @@
-//! The demo's pages and assets: what a file costs, whole, compressed and known already, beside the shortest answer of
-//! the same port.
+//! The demo's pages and assets: the cost of a whole, a compressed and an already known file, compared with the shortest
+//! answer of the same port.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::wire;
 
 const SCENARIO: &str = "assets";
 const GZIP: &str = "Accept-Encoding: gzip\r\n";
-/// The asset that is asked for, as the page names it: one that is large enough to be compressed.
+/// The requested asset, as the page names it. It is large enough to be compressed.
 const ASSET: &str = "style.css";
 const WARM_UP: u64 = 5_000;
 

@@ -1,4 +1,4 @@
-//! What bans cost those whom they do not concern: the CPU of a connect, beside that of a server without any.
+//! The cost of bans for clients that are not banned: the CPU time of a connect, compared with a server without bans.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) fn bans(bans: &BansOptions, options: &Options, results: &mut Results)
     Ok(())
 }
 
-/// Makes so many bans of one kind.
+/// Creates `count` bans of one kind.
 fn ban(api: &PublishClient, operation: &str, field: &str, prefix: &str, count: usize) -> Result<()> {
     let mut socket = api.connect()?;
     let (mut begun, mut received) = (0, vec![0; 1 << 20]);

@@ -1,4 +1,4 @@
-//! The bare machine as a scenario: floors that send what servers would, and workers that read it.
+//! The bare machine as a scenario: floors that send the bytes of a server, and workers that read them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::process::Meter;
 use crate::wire::Dialect;
 use crate::workers::{Delivered, Plan, Workers};
 
-/// How long the slowest subscriber may take after the last publication.
+/// Maximum time of the slowest subscriber after the last publication.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Between the last subscription and the first publication.
 pub(super) const REST: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub(super) const REST: Duration = Duration::from_secs(1);
 const LATE_SHARE: f64 = 0.1;
 const LATE: Duration = Duration::from_millis(500);
 
-/// How long publications and their deliveries may take.
+/// Maximum time of publications and their deliveries.
 pub(super) fn timeout(messages: usize, rate: f64) -> Duration {
     TIMEOUT + if rate > 0.0 { Duration::from_secs_f64(messages as f64 / rate) } else { Duration::ZERO }
 }
@@ -31,7 +31,7 @@ pub(super) fn timeout(messages: usize, rate: f64) -> Duration {
 pub(super) struct Bare {
     /// Processes that send at once, each to its share of the connections.
     pub(super) processes: usize,
-    /// Threads of each.
+    /// Threads of each floor.
     pub(super) threads: usize,
     pub(super) connections: usize,
     pub(super) opened_at_once: usize,
@@ -62,7 +62,7 @@ pub(super) struct OpenBare {
 }
 
 impl Bare {
-    /// One run.
+    /// Runs the measurement once.
     pub(super) fn run(&self) -> Result<BareResult> {
         self.open()?.send()
     }
@@ -129,7 +129,7 @@ impl OpenBare {
     }
 }
 
-/// Refuses a floor that has lost something, or has fallen behind its rate.
+/// Refuses a floor that has lost publications, or has fallen behind its rate.
 fn check(delivered: &Delivered, late: Duration, sending: &Sending) -> Result<()> {
     let Wrongs { lost, repeated, closed } = delivered.wrongs;
     if delivered.wrongs != Wrongs::default() {
@@ -152,7 +152,7 @@ fn check(delivered: &Delivered, late: Duration, sending: &Sending) -> Result<()>
     Ok(())
 }
 
-/// A process that sends what the floor sends.
+/// The process of a floor.
 pub(super) struct Floor {
     pub(super) part: LabPart<FloorCommand, FloorReport>,
     pub(super) address: SocketAddr,
@@ -167,7 +167,7 @@ impl Floor {
         }
     }
 
-    /// Waits for the report that says that the floor has done `what`.
+    /// Waits for the report that the floor has finished `what`.
     pub(super) fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
         let report = self.part.report()?;
         if is_it(&report) { Ok(()) } else { bail!("the floor reported {report:?} instead of the end of {what}") }

@@ -1,5 +1,4 @@
-//! Bytes on the wire: the same publications to one subscriber as they are, compressed, and as changes to the one
-//! before.
+//! Bytes on the wire: the same publications to one subscriber unchanged, compressed, and as deltas.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +38,7 @@ pub(super) fn bytes(options: &Options, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// A commentary: what happened, who did it, and numbers that differ.
+/// A commentary event: text with names and numbers that differ.
 fn event(number: usize) -> String {
     const VERBS: [&str; 6] =
         ["passes to", "is fouled by", "crosses for", "shoots past", "is replaced by", "heads it to"];

@@ -1,4 +1,5 @@
-//! An outbox in PostgreSQL: how fast its rows become publications, beside a loop that only selects and deletes them.
+//! An outbox in PostgreSQL: how fast its rows become publications, compared with a loop that only selects and deletes
+//! them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,10 +15,11 @@ use crate::server_under_test::{OUTBOX, OUTBOX_BATCH, ServerUnderTest};
 const SCENARIO: &str = "consumers";
 /// Between two looks whether the table is empty.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest time that a table may take to become empty.
+/// Maximum time until a table is empty.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What is published into: a figure's name, its ratio to the floor, and a channel in SQL by the number of the row.
+/// The target channels: the name of a figure, the name of its ratio to the floor, and an SQL expression of the channel
+/// by the number of the row.
 const TARGETS: [(&str, &str, &str); 4] = [
     ("publications into 500 channels", "500 channels / floor", "'lab:c' || (n % 500)"),
     ("publications into one channel", "one channel / floor", "'lab:c'"),
@@ -75,7 +77,7 @@ pub(super) fn consumers(consumers: &ConsumersOptions, options: &Options, results
     Ok(())
 }
 
-/// Puts rows into the table, in one transaction: nobody sees any before all are there.
+/// Inserts rows into the table in one transaction, so that all rows become visible at once.
 fn fill(postgres: &Postgres, rows: u32, channel: &str) {
     postgres.sql(&format!(
         "INSERT INTO {OUTBOX} (method, payload) SELECT 'publish', jsonb_build_object('channel', {channel}, 'data', \

@@ -1,4 +1,4 @@
-//! Durable channels: what durability costs a publisher, and how long a start on a large database takes.
+//! Durable channels: the cost of durability for a publisher, and the duration of a start with a large database.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Lifecycle events: what they cost a fan-out beside clients that come and go, and how many of them arrive.
+//! Lifecycle events: their cost for a fan-out while clients connect and leave, and how many of them arrive.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -19,16 +19,16 @@ use crate::wire;
 
 const SCENARIO: &str = "events";
 const SIZE: usize = 128;
-/// Threads of the clients that come and go.
+/// Threads of the clients that connect and leave.
 const THREADS: u64 = 4;
 /// Subscriptions that one client begins and ends at once.
 const CHANNELS: usize = 100;
-/// What is told of clients that subscribe and unsubscribe.
+/// Event types for clients that subscribe and unsubscribe.
 const SUBSCRIPTIONS: [&str; 2] = ["subscribed", "unsubscribed"];
-/// How long the last events may take to arrive.
+/// Maximum time until the last events have arrived.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A fan-out beside clients that come and go, in pairs: without events and with them. Then as many events as arrive.
+/// Pairs of fan-outs while clients connect and leave, without and with events. Then the maximum rate of events.
 pub(super) fn events(events: &EventsOptions, options: &Options, results: &mut Results) -> Result<()> {
     if options.server.is_some() {
         bail!("fresh servers are compared: leave --server out");

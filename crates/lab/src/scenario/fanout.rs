@@ -1,4 +1,4 @@
-//! Publications to many subscribers, beside the floor.
+//! Publications to many subscribers, compared with the floor.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -101,7 +101,7 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     let figure = |name, unit| Figure::new(numbers.scenario, name, unit);
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
     let latency = figure("mean latency", "ms");
-    // Bounds that are no ratio are of plain sockets.
+    // Bounds that are not ratios hold for plain sockets only.
     let is_plain = options.transport != ClientTransport::Tls;
     let (us, ratio, latency) = match fanout.preset {
         Preset::Steady if options.transport == ClientTransport::Websocket => (us, ratio.bound(1.10, 1.03), latency),

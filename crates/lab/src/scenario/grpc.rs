@@ -1,5 +1,5 @@
-//! What a publication over gRPC costs, beside a bare tonic service that decodes the same message and answers an empty
-//! one.
+//! The cost of a publication over gRPC, compared with a bare tonic service that decodes the same message and answers
+//! with an empty one.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -75,7 +75,7 @@ struct PublishCalls {
 }
 
 impl PublishCalls {
-    /// One call.
+    /// Makes one call.
     async fn call(&mut self) -> Result<()> {
         let request = Request::builder()
             .method(Method::POST)
@@ -89,7 +89,7 @@ impl PublishCalls {
         let status = answer.headers().get("grpc-status").cloned();
         let whole = answer.into_body().collect().await?;
         let status = status.or_else(|| whole.trailers()?.get("grpc-status").cloned());
-        // An error of the operation stands in the message, as its first field.
+        // An error of the operation is the first field of the message.
         let has_error = whole.to_bytes().get(5) == Some(&CHANNEL_TAG);
         if status.as_ref().is_none_or(|status| status.as_bytes() != b"0") || has_error {
             bail!("a call was refused: {status:?}");

@@ -1,4 +1,4 @@
-//! Web servers: httperf's sweep and the closed loop of `ab`, on Touchline's side of HTTP and on servers beside it.
+//! Web servers: httperf's sweep and the closed loop of `ab`, on Touchline's HTTP server and on other servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::rival::Rival;
 use crate::web_arguments::{HttpOptions, NamedProgram};
 
 const PATH: &str = "/?value=benchmarks";
-/// A server that answers less than this share of what it is asked has reached its end.
+/// A server that answers a smaller share of the requests is saturated.
 const KEPT_UP: f64 = 0.95;
-/// A load that takes more of its processor than this share may be the limit itself.
+/// A load generator that uses more of its processor than this share may be the bottleneck itself.
 const BUSY: f64 = 0.9;
-/// Connections before a server is measured: its code is loaded and, where it has such, compiled.
+/// Connections before the measurement, so that the server's code is loaded and, where needed, compiled.
 const WARM_UP: u64 = 5_000;
 const REST: Duration = Duration::from_millis(300);
 
-/// What a server is asked.
+/// A server and the requests to it.
 struct AskedServer<'a> {
     name: &'a str,
     program: &'a NamedProgram,
@@ -31,7 +31,7 @@ struct AskedServer<'a> {
     post: Option<(&'a str, &'a str)>,
 }
 
-/// CPU of a request at a rate, or in a closed loop, microseconds; by what was measured.
+/// CPU time of a request at a rate or in a closed loop, microseconds, by the name of the measurement.
 type Costs = BTreeMap<String, f64>;
 
 /// One run: all servers, one after the other, each a fresh process.

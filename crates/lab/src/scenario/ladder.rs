@@ -1,5 +1,6 @@
-//! More and more connections: N connections, C of them opened at a time; the time in which one event reaches all
-//! subscribers; what a connection and a delivery cost beside the floor of as many sockets; and at the top, matches.
+//! A growing number of connections: N connections, C of them opened at the same time. It measures the time in which one
+//! event reaches all subscribers, and the cost of a connection and a delivery compared with the floor of as many
+//! sockets. The last step may have matches.
 
 use std::time::{Duration, Instant};
 
@@ -30,10 +31,10 @@ const FLOOR_OPENED_AT_ONCE: usize = 500;
 const LARGE: usize = 10_000;
 /// Between two events of a match.
 const MATCH_INTERVAL: Duration = Duration::from_secs(30);
-/// How long all connections may take to subscribe to their matches.
+/// Maximum time until all connections are subscribed to their matches.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What a step has cost over its floor.
+/// The cost of a step beyond its floor.
 #[derive(Debug, Clone, Copy)]
 struct OverFloor {
     connection: f64,
@@ -105,7 +106,7 @@ fn fits(step: LadderStep, options: &Options) -> Result<bool> {
     Ok(obstacles.is_empty())
 }
 
-/// One step.
+/// One step of the ladder.
 struct Climb<'a> {
     step: LadderStep,
     nodes: usize,
@@ -119,7 +120,7 @@ struct Climb<'a> {
     scenario: &'static str,
 }
 
-/// What the servers have given.
+/// The results of the servers.
 struct Climbed {
     opened: OpenedConnections,
     connection_us: f64,
@@ -209,7 +210,7 @@ impl<'a> Climb<'a> {
         Ok(Climbed { opened, connection_us, event, memory })
     }
 
-    /// All rounds. Each begins when all subscribers have the one before, and at the rate at most.
+    /// Runs all rounds. Each round begins when all subscribers have the previous publication, and not above the rate.
     fn rounds(&self, mut round: impl FnMut() -> Result<BareResult>) -> Result<BareResult> {
         let mut all = BareResult { us: 0.0, delivered: Delivered::default(), seconds: 0.0 };
         let mut total_us = 0.0;
@@ -314,7 +315,7 @@ impl<'a> Climb<'a> {
     }
 }
 
-/// The count of what was wrong. Tells the first reason for which a connection was closed.
+/// The number of errors. Prints the first reason why a connection was closed.
 fn wrongs(delivered: &Delivered) -> f64 {
     if let (Some(closing), Wrongs { closed: 1.., .. }) = (&delivered.first_closing, delivered.wrongs) {
         eprintln!("  the first closing: {closing}");

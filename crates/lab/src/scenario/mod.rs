@@ -1,4 +1,4 @@
-//! What is measured, and how: each scenario drives servers and workers, and adds to the results.
+//! The scenarios: each controls servers and workers, and adds figures to the results.
 
 mod across;
 mod assets;
@@ -8,6 +8,7 @@ mod bytes;
 mod channels;
 mod connections;
 mod consumers;
+mod deploy;
 mod durable;
 mod events;
 mod fanout;
@@ -37,7 +38,7 @@ use anyhow::Result;
 use crate::arguments::{Fanout, Idle, OpeningOptions, Options, Preset, PublishOptions, Recovery, Scenario};
 use crate::report::Results;
 
-/// Runs a scenario as often as asked and prints what came out.
+/// Runs a scenario `runs` times and prints the results.
 pub(crate) fn run(scenario: &Scenario, options: &Options) -> Result<ExitCode> {
     let mut results = Results::default();
     match scenario {
@@ -111,6 +112,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Assets(arguments) => assets::assets(arguments, options, results)?,
             Scenario::Walkie(walkie) => walkie::walkie(walkie, options, results)?,
             Scenario::Who(who) => who::who(who, options, results)?,
+            Scenario::Deploy(arguments) => deploy::deploy(arguments, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,

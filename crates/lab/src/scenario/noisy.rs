@@ -1,4 +1,4 @@
-//! One client that sends as many commands as it can, and what its neighbours notice of it.
+//! One client that sends as many commands as it can, and its effect on other clients.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ const MESSAGES: u64 = 2_000;
 /// How long it waits when nothing can be read or written.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// One run: a fan-out alone, one beside a noisy client, and one alone.
+/// One run: a fan-out alone, one with a noisy client, and one alone.
 pub(super) fn noisy(noisy: &Noisy, options: &Options, results: &mut Results) -> Result<()> {
     let server = ServerUnderTest::start_guarded(options)?;
     let mut workers = Workers::start(&server.plan(noisy.connections, PLAIN, 1, SIZE, false))?;
@@ -73,7 +73,7 @@ impl Noise {
         let (is_over, commands, bytes) =
             (Arc::clone(&noise.is_over), Arc::clone(&noise.commands), Arc::clone(&noise.bytes));
         std::thread::spawn(move || {
-            // The server may have closed the connection: then there is no more noise, which the figures show.
+            // The server may have closed the connection. Then there is no more noise, which the figures show.
             let _ = make_noise(&mut socket, &is_over, &commands, &bytes);
         });
         Ok(noise)
@@ -103,7 +103,7 @@ fn make_noise(
         };
         bytes.fetch_add(has_read as u64, Relaxed);
         let is_due = messages <= began.elapsed().as_micros() as u64 * MESSAGES / 1_000_000;
-        // A message that does not fit goes on where it stopped.
+        // A partly sent message continues where it stopped.
         let has_written = if is_due { moved(socket.write(&message[offset..]))? } else { 0 };
         offset += has_written;
         if offset == message.len() {

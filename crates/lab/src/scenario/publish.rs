@@ -15,7 +15,7 @@ const SCENARIO: &str = "publish";
 const CHANNEL: &str = "lab:publish";
 const SIZE: usize = 128;
 
-/// One run.
+/// One run of the scenario.
 pub(super) fn publish(publish: &PublishOptions, options: &Options, results: &mut Results) -> Result<()> {
     let server = ServerUnderTest::start(options)?;
     let warm = Many {

@@ -1,5 +1,5 @@
-//! Reactions of a crowd: what one costs beside a bare loop that counts as many, that none is lost, and what a fan-out
-//! costs beside them.
+//! Reactions of a crowd: the cost of one compared with a bare loop, a check that none is lost, and the cost of a
+//! fan-out meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,12 @@ const SCENARIO: &str = "reactions";
 const SIZE: usize = 128;
 /// Publications of the fan-out, a second.
 const MESSAGES_RATE: f64 = 10.0;
-/// How long what was sent may take to be counted.
+/// Maximum time until the sent reactions are counted.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Seconds that a fan-out takes beside its publications, at the most: opening, a rest.
+/// Maximum seconds of a fan-out besides its publications: opening and a pause.
 const AROUND: u64 = 8;
 
-/// A crowd, in pairs: at the bare loop and at a server. Then a fan-out beside a crowd.
+/// Pairs of a crowd at the bare loop and at a server. Then a fan-out during the reactions of a crowd.
 pub(super) fn reactions(reactions: &ReactionsOptions, options: &Options, results: &mut Results) -> Result<()> {
     if options.server.is_some() {
         bail!("fresh servers are compared: leave --server out");
@@ -51,7 +51,7 @@ pub(super) fn reactions(reactions: &ReactionsOptions, options: &Options, results
     Ok(())
 }
 
-/// A crowd that reacts. Returns how often.
+/// Lets a crowd react. Returns the number of reactions.
 fn react(crowd: &mut LabPart<CrowdOrder, CrowdReport>, rate: u64, seconds: u64) -> Result<u64> {
     match crowd.ask(&CrowdOrder::React { rate, seconds })? {
         CrowdReport::Reacted { sent, .. } => Ok(sent),
@@ -74,7 +74,7 @@ fn at_floor(reactions: &ReactionsOptions) -> Result<(f64, u64)> {
     Ok((meter.stop()? / sent as f64, missing))
 }
 
-/// Waits until what was sent is counted. Returns by how much the count is wrong in the end.
+/// Waits until the sent reactions are counted. Returns the final error of the count.
 fn settled(sent: u64, mut count: impl FnMut() -> Result<u64>) -> Result<u64> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -86,7 +86,7 @@ fn settled(sent: u64, mut count: impl FnMut() -> Result<u64>) -> Result<u64> {
     }
 }
 
-/// The same of a server that tells the totals once a minute, so that its CPU is that of counting.
+/// The same of a server that publishes the totals once a minute, so that its CPU is that of counting.
 fn at_server(reactions: &ReactionsOptions, options: &Options) -> Result<(f64, u64)> {
     let server = ServerUnderTest::start_counting(options, "60s")?;
     let mut crowd = LabPart::start("reaction-crowd")?;
@@ -97,18 +97,18 @@ fn at_server(reactions: &ReactionsOptions, options: &Options) -> Result<(f64, u6
     Ok((meter.stop()? / sent as f64, missing))
 }
 
-/// A fan-out beside a crowd.
+/// The result of a fan-out during the reactions of a crowd.
 struct Beside {
     alone_us: f64,
-    /// Without what the crowd costs alone.
+    /// CPU time during the reactions, without the cost of the crowd alone, microseconds.
     beside_us: f64,
     missing: u64,
     /// Clients of the crowd that have seen the last total.
     watchers: usize,
 }
 
-/// A fan-out alone, a crowd alone, and both; all clients of the crowd watch the totals, which are told four times a
-/// second.
+/// A fan-out alone, a crowd alone, and both. All clients of the crowd watch the totals, which are published four times
+/// per second.
 fn beside(reactions: &ReactionsOptions, options: &Options) -> Result<Beside> {
     let server = ServerUnderTest::start_counting(options, "250ms")?;
     let mut crowd = LabPart::start("reaction-crowd")?;

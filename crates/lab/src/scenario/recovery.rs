@@ -1,5 +1,5 @@
-//! Clients that return at once and recover what they missed, from memory or, right after their server was killed, from
-//! disk.
+//! Clients that all return at once and recover missed publications, from memory or, right after their server was
+//! killed, from disk.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const SIZE: usize = 128;
 const TIMEOUT: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(1);
 
-/// One run on a server that goes on.
+/// One run on a server that keeps running.
 pub(super) fn recovery(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
     const CPU: Figure = Figure::new("recovery", "CPU per recovered publication", "µs").bound(1.0, 1.0);
     come_back(CPU, HISTORY, ServerUnderTest::start(options)?, recovery, results, Ok)
 }
 
-/// One run on a server with durable channels that dies, and is started again.
+/// One run on a server with durable channels that is killed and started again.
 pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
     const CPU: Figure =
         Figure::new("recovery right after a restart", "CPU per recovered publication", "µs").bound(3.0, 1.5);

@@ -21,7 +21,7 @@ use crate::workers::Workers;
 const HEAD_START_US: u64 = 100_000;
 /// A node that reports nothing for so long counts as failed.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The time between two steps: what the first has begun has ended before the second is measured.
+/// Time between two steps, so that the work of the first has ended before the second is measured.
 const REST: Duration = Duration::from_secs(1);
 const LOOKUP_SECONDS: f64 = 2.0;
 /// Registrations that arrive each millisecond during lookups.
@@ -52,15 +52,15 @@ fn millis(from_us: u64, until_us: u64) -> f64 {
     until_us.saturating_sub(from_us) as f64 / 1e3
 }
 
-/// What one run of the steps gave.
+/// The results of one run of the steps.
 struct Steps {
     registered_per_s: f64,
     known_ms: f64,
-    /// One node alone has nobody to tell.
+    /// `None` for a single node, which has no peers.
     forgotten_ms: Option<f64>,
 }
 
-/// Our figures beside those of Syn.
+/// Adds the figures compared with those of Syn.
 fn beside(ours: Steps, syn: &SynRun, nodes: u32, results: &mut Results) {
     let scenario: &'static str = Box::leak(format!("registry / Syn, {nodes} nodes").into_boxed_str());
     let rates = (ours.registered_per_s, syn.registered_per_s);

@@ -23,7 +23,7 @@ use crate::socket::LabStream;
 use crate::wire;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
-/// How long the query of a slow channel takes.
+/// Duration of the query of a slow channel.
 const NAP: Duration = Duration::from_secs(1);
 /// The time before anything is counted, in which the first slow requests are answered.
 const LEAD: Duration = Duration::from_millis(1_200);
@@ -90,14 +90,14 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
     Ok(())
 }
 
-/// A PostgreSQL user to whom row policies apply.
+/// Creates a PostgreSQL user that is subject to row policies.
 fn prepare(postgres: &Postgres) -> String {
     postgres
         .sql("CREATE ROLE lab LOGIN; GRANT CREATE ON DATABASE postgres TO lab; GRANT CREATE ON SCHEMA public TO lab");
     postgres.url().replacen("postgres@", "lab@", 1)
 }
 
-/// Makes each query of a slow channel take its time from now on.
+/// Makes each query of a slow channel slow from now on.
 fn make_slow(postgres: &Postgres) {
     let nap = NAP.as_secs_f64();
     postgres.sql(&format!(
@@ -141,7 +141,7 @@ fn warm(api: &PublishClient) -> Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Answers a second.
+/// Answers per second.
 struct Answer {
     fast: f64,
     slow: f64,
@@ -318,7 +318,7 @@ fn serve(mut listener: TcpListener, bytes: &[u8], is_over: &AtomicBool) -> Resul
                 if wire::find(&request, b"durable:slow").is_some() {
                     std::thread::sleep(NAP);
                 }
-                // A client that has left by now gets nothing.
+                // A client that has left by now gets no answer.
                 let _ = socket.write_all(bytes);
             }
         }

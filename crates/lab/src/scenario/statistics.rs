@@ -1,4 +1,4 @@
-//! Statistics while publications go out: what the rows cost the fan-out.
+//! Statistics during a fan-out: the cost of the rows for the fan-out.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
     let (after, elapsed) = (EventFigure::of(&server)?, began.elapsed().as_secs_f64());
     drop(reporting);
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
-    // Rows that were written while publications went out are charged with what they cost alone.
+    // The cost of rows alone is subtracted for the rows that were written during the fan-out.
     let of_fanout = |outcome: &BareResult, of_rows: f64| {
         outcome.us - of_rows * outcome.seconds / outcome.delivered.count.max(1) as f64
     };
@@ -151,7 +151,7 @@ fn reporter(server: &ServerUnderTest) -> Result<LabStream<TcpStream>> {
     Ok(socket)
 }
 
-/// Reports, and discards what the server has answered so far.
+/// Sends reports, and discards the server's answers so far.
 fn report(socket: &mut LabStream<TcpStream>, message: &[u8]) -> Result<()> {
     socket.write_all(message)?;
     socket.socket().set_nonblocking(true)?;

@@ -14,15 +14,15 @@ use crate::rival::Rival;
 const PROGRAM: &str = include_str!("../../rivals/registry/syn_bench.erl");
 const COOKIE: &str = "lab";
 
-/// What Syn needs, compiled, and a directory of ports of its own. All of it goes when this is dropped.
+/// The compiled Syn and its own directory of ports. Dropping this value removes all of it.
 pub(super) struct Syn {
     folder: PathBuf,
-    /// Erlang's directory of nodes and its port: one of our own, so that no process stays behind.
+    /// The lab's own Erlang directory of nodes, so that no process is left behind.
     _directory: ChildProcess,
     port: String,
 }
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) struct SynRun {
     pub(super) registered_per_s: f64,

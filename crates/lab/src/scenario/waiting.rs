@@ -1,5 +1,5 @@
-//! Calls that wait: clients call names whose owners answer after a delay. Beside them programs in which as many
-//! goroutines, promises or threads wait.
+//! Calls that wait: clients call names whose owners answer after a delay. They are compared with programs in which as
+//! many goroutines, promises or threads wait.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -21,12 +21,12 @@ use crate::web_arguments::WaitingOptions;
 const SCENARIO: &str = "waiting calls";
 /// Names that are called: as many answer at a time.
 const ANSWERERS: usize = 100;
-/// How long a step may take beyond the delay.
+/// Maximum time of a step beyond the delay.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Stack of a thread that only waits: the least that the system gives.
+/// Stack of a waiting thread, bytes: the minimum of the system.
 const STACK: usize = 16_384;
 
-/// One run.
+/// One run of the scenario.
 pub(super) fn waiting(waiting: &WaitingOptions, options: &Options, results: &mut Results) -> Result<()> {
     if options.server.is_some() {
         bail!("only a server of the lab's own lets so many calls wait: leave --server out");
@@ -41,7 +41,7 @@ pub(super) fn waiting(waiting: &WaitingOptions, options: &Options, results: &mut
     Ok(())
 }
 
-/// Lets threads wait, as many as the system gives.
+/// Starts waiting threads, as many as the system allows.
 pub(crate) fn let_threads_wait(count: usize, delay: u64) -> Result<()> {
     println!("ready");
     let mut threads = Vec::new();
@@ -55,12 +55,13 @@ pub(crate) fn let_threads_wait(count: usize, delay: u64) -> Result<()> {
         let _ = thread.join();
     }
     println!("done");
-    // What the kernel accounts to this process can be read as long as it is there.
+    // The kernel's accounting of this process can be read while the process exists.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
 
-/// Threads that a process may have: each needs some areas of memory, and one that gets none of them ends the process.
+/// Maximum number of threads of a process. Each needs some memory areas, and a thread that cannot get them ends the
+/// process.
 fn threads_max() -> usize {
     const AREAS: usize = 5;
     let areas = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
@@ -88,7 +89,7 @@ fn beside(name: &str, words: &[String], count: usize, delay: u64, results: &mut 
     Ok(())
 }
 
-/// What waiting has cost.
+/// The cost of waiting.
 struct Waited {
     waiting: usize,
     /// Memory while all wait, beyond that before.
@@ -175,7 +176,7 @@ struct CallClients {
     lines: Vec<LineClient>,
     /// Calls that came, in their order: the client, the call, and when.
     called: VecDeque<(usize, Value, Instant)>,
-    /// Answers to commands.
+    /// Number of answers to commands.
     answers: usize,
     /// The first answer that was an error.
     refusal: String,
@@ -211,7 +212,7 @@ impl CallClients {
         Ok(clients)
     }
 
-    /// Sends lines, or keeps them until the socket takes them.
+    /// Sends lines, or keeps them until the socket accepts them.
     fn send(&mut self, index: usize, lines: &str) -> Result<()> {
         let client = &mut self.lines[index];
         client.unsent.extend_from_slice(lines.as_bytes());
@@ -235,7 +236,7 @@ impl CallClients {
         Ok(())
     }
 
-    /// Reads and writes what sockets are ready for.
+    /// Reads and writes on the sockets that are ready.
     fn turn(&mut self, pause: Duration) -> Result<()> {
         self.poll.poll(&mut self.events, Some(pause))?;
         let ready: Vec<usize> = self.events.iter().map(|event| event.token().0).collect();
@@ -277,7 +278,7 @@ impl LineClient {
         Ok(())
     }
 
-    /// The whole lines that have come.
+    /// The complete lines that have arrived.
     fn take(&mut self) -> Result<Vec<u8>> {
         let mut scratch = [0; 65_536];
         loop {

@@ -1,5 +1,5 @@
-//! A walkie-talkie: one speaks, a room listens. The time from the speaker's send to each listener's receipt, beside the
-//! floor of the same sends.
+//! A walkie-talkie: one client speaks, and a room listens. It measures the time from the speaker's send to each
+//! listener's receipt, compared with the floor of the same sends.
 
 use anyhow::{Result, bail};
 
@@ -18,12 +18,12 @@ use crate::workers::{Delivered, Plan, Workers};
 const SCENARIO: &str = "walkie-talkie";
 const OPENED_AT_ONCE: usize = 200;
 
-/// What a speaker and its listeners have measured.
+/// The measurements of a speaker and its listeners.
 struct Speech {
     /// CPU of the sender, microseconds per delivered frame.
     us: f64,
     delivered: Delivered,
-    /// By how much frames were sent late.
+    /// The delays of the sent frames.
     delays: Times,
 }
 

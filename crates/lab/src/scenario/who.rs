@@ -1,5 +1,5 @@
-//! Pages of connections of several nodes: how long one takes, by user and by scan, and what a fan-out beside them costs
-//! against the same without.
+//! Pages of the list of connections of several nodes: the time of a page by user and by scan, and the cost of a fan-out
+//! with and without them.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ const SIZE: usize = 128;
 /// Connections of a page, and users of a request.
 const PAGE: usize = 1_000;
 
-/// Who asks for connections, over one connection of HTTP.
+/// A client that requests pages of connections over one HTTP connection.
 struct PageReader {
     api: PublishClient,
     socket: LabStream<TcpStream>,
@@ -107,7 +107,7 @@ pub(super) fn who(who: &Who, options: &Options, results: &mut Results) -> Result
     let mut publisher = Publisher::new(servers[0].api.clone(), PLAIN, 1, SIZE)?;
     let (mut pairs, mut wrongs) = (Vec::new(), 0);
     for round in 0..who.rounds {
-        // In turns, so that neither is always the first one.
+        // Take turns, so that neither is always first.
         let mut costs = [0.0; 2];
         for is_beside in [round % 2 == 1, round % 2 == 0] {
             let (cost, wrong) = if is_beside {
@@ -125,7 +125,7 @@ pub(super) fn who(who: &Who, options: &Options, results: &mut Results) -> Result
     Ok(())
 }
 
-/// Asks for a page now and then, by users and by scan in turns.
+/// Requests pages at a rate, by users and by scan in turns.
 fn ask_until(is_over: &AtomicBool, who: &Who, asker: &mut PageReader) -> Result<()> {
     let pause = Duration::from_secs_f64(1.0 / who.pages_per_second.max(0.001));
     let mut is_scan = false;

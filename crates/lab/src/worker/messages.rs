@@ -1,4 +1,4 @@
-//! What a worker and the conductor tell each other, one JSON line each.
+//! The messages between a worker and the conductor, one JSON line each.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ pub(crate) enum WorkerCommand {
     Close,
 }
 
-/// What subscribers request at once.
+/// The requests that all subscribers send at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SubscriberRequest {
@@ -86,11 +86,11 @@ pub(crate) enum WorkerReport {
         times: Vec<(u64, u64)>,
         seconds: f64,
     },
-    /// An expectation is noted: publications may come.
+    /// The worker has recorded an expectation, so publications may be sent.
     Expecting,
     /// All expected publications have arrived, or the time is over.
     Delivered { delivered: u64, wrongs: Wrongs, first_closing: Option<String>, times: Vec<(u64, u64)>, reads: u64 },
-    /// How many subscribers have got what they requested, and how long that took.
+    /// The number of subscribers whose request was answered, and the duration.
     Answered { answered: u64, seconds: f64 },
     /// All subscribers are closed; `wrongs` are those since the last report.
     Closed { wrongs: Wrongs },

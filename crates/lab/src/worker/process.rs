@@ -47,7 +47,7 @@ struct Worker {
     reported_at: Instant,
 }
 
-/// Requests under way.
+/// Requests in progress.
 struct OpenRequests {
     began: Instant,
     until: Instant,
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Reports what is done, and the progress once every [`PROGRESS`].
+    /// Reports finished commands, and the progress once every [`PROGRESS`].
     fn report_progress(&mut self) -> Result<()> {
         if let Some(opening) = self.opening.as_mut()
             && opening.is_over(self.subscribers.len(), || stages(&self.subscribers))

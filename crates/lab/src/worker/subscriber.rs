@@ -1,28 +1,19 @@
 //! One subscriber: dial, upgrade, connect, subscribe, read.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Socket, Type};
 
 use super::messages::{SubscriberRequest, WorkerSpec, channel_name};
+use crate::dial::dial;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
 use crate::socket::LabStream;
 use crate::transport::ClientTransport;
 use crate::wire::{self, CLOSE, Dialect, PING};
-
-/// Connections from one source address. Each gets a port from the lab, because the kernel's own search for a free port
-/// becomes slow beyond a few thousand.
-const PER_ADDRESS: usize = 4_000;
-/// The first of those ports. Each time that the subscribers are opened they use the next 4,000 ports, because closed
-/// connections keep theirs for a while.
-const FIRST_PORT: usize = 10_000;
-const PORT_BLOCKS: usize = 12;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum ClientStage {
@@ -94,18 +85,7 @@ impl Subscriber {
 
     /// Begins to connect. `round` counts how many times the subscribers have been opened.
     pub(super) fn dial(&mut self, spec: &WorkerSpec, index: usize, round: usize, registry: &Registry) -> Result<()> {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        socket.set_reuse_address(true)?;
-        let number = spec.first + index;
-        let address = Ipv4Addr::new(127, spec.network, 0, 1 + (number / PER_ADDRESS) as u8);
-        let port = FIRST_PORT + round % PORT_BLOCKS * PER_ADDRESS + number % PER_ADDRESS;
-        socket.bind(&SocketAddr::from((address, port as u16)).into())?;
-        match socket.connect(&spec.server.into()) {
-            Err(error) if error.raw_os_error() != Some(EINPROGRESS) => return Err(error.into()),
-            _ => {}
-        }
-        let mut socket = TcpStream::from_std(socket.into());
+        let mut socket = dial(spec.server, spec.network, spec.first + index, round)?;
         registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
         self.socket = Some(LabStream::Plain(socket));
         self.stage = ClientStage::Dialling;
@@ -327,9 +307,6 @@ impl Subscriber {
         Ok(())
     }
 }
-
-/// `EINPROGRESS` of Linux: the connection is under way.
-const EINPROGRESS: i32 = 115;
 
 /// The command that opens a session.
 fn connect(transport: ClientTransport, token: Option<&str>) -> Vec<u8> {

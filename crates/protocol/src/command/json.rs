@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor
 use super::types::{Command, CommandKind};
 use crate::data::Object;
 
-/// The members of a command.
+/// The fields of a command object.
 #[derive(Clone, Copy, serde::Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
 enum JsonMember {
@@ -27,7 +27,7 @@ enum JsonMember {
     Unknown,
 }
 
-/// Reads one command. A derived visitor would keep room for every operation at once and move it several times for each
+/// Reads one command. Derived code would reserve space for every operation at once, and move it several times for each
 /// command.
 struct CommandReader;
 

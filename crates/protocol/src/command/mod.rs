@@ -1,4 +1,4 @@
-//! Commands of a client. Unknown fields are passed over, in JSON `null` is absence, as the official server has it.
+//! Commands of a client. Unknown fields are ignored, and JSON `null` means absence, as in the official server.
 
 mod json;
 mod nullable;

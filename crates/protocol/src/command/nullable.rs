@@ -1,4 +1,4 @@
-//! Fields of commands whose `null` is absence.
+//! Deserializers for command fields in which `null` means absence.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::data::Object;
 pub(super) use crate::data::nullable;
 
-/// Objects by their names; `null` is absence.
+/// Reads a map from names to objects. `null` is an empty map.
 pub(super) fn objects<'de, D: Deserializer<'de>, K: Ord + Deserialize<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<K, T>, D::Error> {
@@ -40,7 +40,7 @@ pub(super) fn objects<'de, D: Deserializer<'de>, K: Ord + Deserialize<'de>, T: D
     Ok(Option::<Objects<K, T>>::deserialize(deserializer)?.map(|objects| objects.0).unwrap_or_default())
 }
 
-/// Text that borrows from the input unless it holds escapes.
+/// Reads text that borrows from the input unless it contains escapes. `null` is an empty text.
 pub(super) fn nullable_text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

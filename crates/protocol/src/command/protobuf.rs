@@ -1,4 +1,4 @@
-//! Commands in their Protobuf form: each with its length before it.
+//! Commands in their Protobuf form. Each is preceded by its length.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::payload::RawPayload;
 use crate::protobuf::{Malformed, fields, take_varint};
 use crate::stream::Offset;
 
-/// Takes the next command off the front; none when nothing is left.
+/// Removes the next command from the front of `input`. `None` = nothing is left.
 pub(super) fn next<'a>(input: &mut &'a [u8]) -> Option<Result<Command<'a>, Malformed>> {
     if input.is_empty() {
         return None;
@@ -53,7 +53,7 @@ fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
     Ok(command)
 }
 
-/// A payload. Protobuf does not tell an empty one from none.
+/// A payload field. Protobuf cannot distinguish an empty payload from an absent one, so both are `None`.
 fn payload(bytes: &[u8]) -> Option<RawPayload<'_>> {
     Some(RawPayload::Bytes(bytes)).filter(|_| !bytes.is_empty())
 }

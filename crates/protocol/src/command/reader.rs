@@ -1,20 +1,20 @@
-//! The commands of one frame, read one by one.
+//! Reads the commands of one frame one by one.
 
 use super::protobuf;
 use super::types::Command;
 use crate::encoding::Encoding;
 use crate::protobuf::Malformed;
 
-/// The commands of one frame, read one by one; it knows how far it has read.
+/// An iterator over the commands of one frame. It remembers how far it has read.
 pub enum Commands<'a> {
-    /// JSON values, one after the other, usually one a line.
+    /// JSON values one after the other, usually one on each line.
     Json(serde_json::StreamDeserializer<'a, serde_json::de::SliceRead<'a>, Command<'a>>, &'a [u8]),
-    /// Protobuf messages, each with its length before it.
+    /// Protobuf messages, each preceded by its length.
     Protobuf(&'a [u8]),
 }
 
 impl<'a> Commands<'a> {
-    /// The commands in `input`.
+    /// Starts reading the commands in `input`.
     pub fn read(body: Encoding, input: &'a [u8]) -> Self {
         match body {
             Encoding::Protobuf => Commands::Protobuf(input),
@@ -24,7 +24,7 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// What has not been read.
+    /// The part of the input that has not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         match self {
             Commands::Json(commands, input) => input.get(commands.byte_offset()..).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Commands, read from JSON.
+//! Tests of commands read from JSON.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Commands as values.
+//! The commands of a client as Rust values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,44 +11,44 @@ use crate::filter::FilterNode;
 use crate::payload::RawPayload;
 use crate::stream::Offset;
 
-/// One command of a client.
+/// One command that a client sent.
 #[derive(Debug, Default)]
 pub struct Command<'a> {
-    /// Echoed by the reply; zero where none is expected.
+    /// The command id, which the reply repeats. 0 = the client does not expect a reply.
     pub id: u32,
-    /// What the client wants; none = nothing that is known.
+    /// The operation. `None` = the command has no operation that this server knows.
     pub operation: Option<CommandKind<'a>>,
 }
 
-/// What a command is about. Of a command that names several, the first in this order counts.
+/// The operation of a command. If a command names several operations, the first one in this order counts.
 #[derive(Debug)]
 pub enum CommandKind<'a> {
-    /// Opens the session.
+    /// Opens the session and authenticates the client.
     Connect(ConnectCommand<'a>),
-    /// An asynchronous message without a reply.
+    /// Sends an asynchronous message that gets no reply.
     Send(SendCommand<'a>),
-    /// Subscribes to a channel.
+    /// Subscribes to a channel, optionally from a position.
     Subscribe(SubscribeCommand<'a>),
-    /// Ends a subscription.
+    /// Ends the subscription to a channel.
     Unsubscribe(ChannelCommand<'a>),
-    /// Publishes into a channel.
+    /// Publishes data into a channel.
     Publish(PublishCommand<'a>),
-    /// Asks who is in a channel.
+    /// Asks which clients are in a channel.
     Presence(ChannelCommand<'a>),
-    /// Asks how many are in a channel.
+    /// Asks how many clients and users are in a channel.
     PresenceStats(ChannelCommand<'a>),
-    /// Asks for publications of a channel.
+    /// Reads publications from a channel's history.
     History(HistoryCommand<'a>),
-    /// Calls a method.
+    /// Calls a method of the server.
     Rpc(RpcCommand<'a>),
-    /// Shows a new connection token.
+    /// Extends the connection with a new connection token.
     Refresh(RefreshCommand<'a>),
-    /// Shows a new subscription token.
+    /// Extends a subscription with a new subscription token.
     SubRefresh(SubRefreshCommand<'a>),
 }
 
 impl CommandKind<'_> {
-    /// Its place in the order above.
+    /// The operation's place in the order above.
     fn rank(&self) -> u8 {
         match self {
             CommandKind::Connect(_) => 0,
@@ -67,7 +67,7 @@ impl CommandKind<'_> {
 }
 
 impl<'a> Command<'a> {
-    /// Takes an operation that the command names, unless one counts already that comes before it.
+    /// Stores an operation that the command names, unless an earlier operation in the order is already stored.
     pub(super) fn name(&mut self, operation: CommandKind<'a>) {
         if self.operation.as_ref().is_none_or(|named| operation.rank() <= named.rank()) {
             self.operation = Some(operation);
@@ -75,77 +75,77 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Opens the session.
+/// Opens the session and authenticates the client.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConnectCommand<'a> {
-    /// A connection token, or empty.
+    /// The connection token. Empty = none.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
-    /// Anything, for hooks.
+    /// Any data, which is passed to hooks.
     #[serde(borrow)]
     pub data: Option<RawPayload<'a>>,
-    /// Positions of server-side subscriptions, for recovery.
+    /// Positions of server-side subscriptions by channel, for recovery.
     #[serde(borrow, deserialize_with = "objects")]
     pub subs: BTreeMap<Cow<'a, str>, SubscribeCommand<'a>>,
-    /// Header fields that a client claims which cannot set those of its transport.
+    /// Header fields that the client states itself because it cannot set those of its transport.
     #[serde(deserialize_with = "nullable")]
     pub headers: BTreeMap<String, String>,
-    /// Name of the client's program.
+    /// The name of the client's program. Empty = not stated.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub name: Cow<'a, str>,
-    /// Version of the client's program.
+    /// The version of the client's program. Empty = not stated.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub version: Cow<'a, str>,
 }
 
-/// Subscribes to a channel, perhaps from a position on.
+/// Subscribes to a channel, optionally from a position.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SubscribeCommand<'a> {
-    /// The channel.
+    /// The channel to subscribe to.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
-    /// A subscription token, or empty.
+    /// The subscription token. Empty = none.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
-    /// Anything, for hooks.
+    /// Any data, which is passed to hooks.
     #[serde(borrow)]
     pub data: Option<RawPayload<'a>>,
-    /// Give what was published since `offset`.
+    /// True if the client asks for the publications after `offset`.
     #[serde(deserialize_with = "nullable")]
     pub recover: bool,
-    /// Epoch of `offset`; empty = whichever is current.
+    /// The epoch of `offset`. Empty = the current epoch.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub epoch: Cow<'a, str>,
-    /// The last offset that the client has.
+    /// The offset of the last publication that the client has.
     #[serde(deserialize_with = "nullable")]
     pub offset: Offset,
-    /// The client wants to know its position.
+    /// True if the client wants to know its position in the channel.
     #[serde(deserialize_with = "nullable")]
     pub positioned: bool,
-    /// The client wants to recover.
+    /// True if the client wants to be able to recover missed publications.
     #[serde(deserialize_with = "nullable")]
     pub recoverable: bool,
-    /// The client wants join and leave events.
+    /// True if the client wants join and leave events.
     #[serde(deserialize_with = "nullable")]
     pub join_leave: bool,
-    /// A delta format that the client understands.
+    /// A delta format that the client understands. Empty = no deltas.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub delta: Cow<'a, str>,
-    /// A filter over tags.
+    /// A filter over the tags of publications. `None` = all publications.
     pub tf: Option<Box<FilterNode>>,
-    /// Bits; 2 = refuse with error 112 if not recovered.
+    /// Bit flags: 2 = refuse with error 112 if the subscription cannot be recovered.
     #[serde(deserialize_with = "nullable")]
     pub flag: i64,
-    /// The kind of the subscription; 0 = a stream of publications, the only kind that is served. Others are maps and
-    /// shared polls.
+    /// The kind of the subscription. 0 = a stream of publications, the only kind that the server supports. Other
+    /// numbers mean maps and shared polls.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub kind: i32,
 }
 
 impl SubscribeCommand<'_> {
-    /// The command without its `data`, for those who carry it out later.
+    /// A copy without `data` that owns its texts, for code that processes the command later.
     pub fn into_owned(self) -> SubscribeCommand<'static> {
         SubscribeCommand {
             channel: self.channel.into_owned().into(),
@@ -168,101 +168,103 @@ impl SubscribeCommand<'_> {
 /// The bit of [`SubscribeCommand::flag`] that turns an unrecovered subscription into error 112.
 pub const FLAG_REJECT_UNRECOVERED: i64 = 2;
 
-/// A request about a channel.
+/// A command that names only a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ChannelCommand<'a> {
-    /// The channel.
+    /// The channel that the command is about.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
 }
 
-/// Publishes into a channel.
+/// Publishes data into a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PublishCommand<'a> {
-    /// The channel.
+    /// The channel to publish into.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
-    /// What to publish.
+    /// The payload to publish.
     #[serde(borrow)]
     pub data: Option<RawPayload<'a>>,
-    /// The kind of the publication; 0 = one of a stream, the only kind that is served. 1 is one of a map.
+    /// The kind of the publication. 0 = an entry of a stream, the only kind that the server supports; 1 = an entry of a
+    /// map.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub kind: i32,
-    /// The entry of a map that is published; empty = none.
+    /// The key of a map entry. Empty = the publication does not belong to a map.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub key: Cow<'a, str>,
 }
 
-/// Asks for publications of a channel.
+/// Reads publications from a channel's history.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct HistoryCommand<'a> {
-    /// The channel.
+    /// The channel whose history is read.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
-    /// How many; 0 = the position only, -1 = as many as allowed.
+    /// The maximum number of publications. 0 = only the position, -1 = as many as allowed.
     #[serde(deserialize_with = "nullable")]
     pub limit: i32,
-    /// Publications behind this position (before it, if reversed).
+    /// Asks for publications after this position, or before it if `reverse` is set. `None` = from the start, or from
+    /// the end if reversed.
     #[serde(borrow, deserialize_with = "object")]
     pub since: Option<Since<'a>>,
-    /// Newest first.
+    /// True if the newest publications come first.
     #[serde(deserialize_with = "nullable")]
     pub reverse: bool,
 }
 
-/// A position in a channel.
+/// A position in a channel: offset and epoch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Since<'a> {
-    /// The offset.
+    /// The offset in the channel's log.
     #[serde(deserialize_with = "nullable")]
     pub offset: Offset,
-    /// Its epoch; empty = whichever is current.
+    /// The epoch of the offset. Empty = the current epoch.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub epoch: Cow<'a, str>,
 }
 
-/// Calls a method.
+/// Calls a method of the server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RpcCommand<'a> {
-    /// Its argument.
+    /// The argument of the method.
     #[serde(borrow)]
     pub data: Option<RawPayload<'a>>,
-    /// Its name.
+    /// The name of the method.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub method: Cow<'a, str>,
 }
 
-/// Says something that is not answered.
+/// An asynchronous message that gets no reply.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SendCommand<'a> {
-    /// What it says.
+    /// The payload of the message.
     #[serde(borrow)]
     pub data: Option<RawPayload<'a>>,
 }
 
-/// Shows a new connection token.
+/// Extends the connection with a new connection token.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RefreshCommand<'a> {
-    /// The token.
+    /// The new connection token.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
 }
 
-/// Shows a new subscription token.
+/// Extends a subscription with a new subscription token.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SubRefreshCommand<'a> {
-    /// The channel; a client that leaves it out means the token's.
+    /// The channel of the subscription. Empty = the channel that the token names.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub channel: Cow<'a, str>,
-    /// The token.
+    /// The new subscription token.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub token: Cow<'a, str>,
 }

@@ -1,4 +1,4 @@
-//! JSON, appended to a buffer. Zero and empty fields are left out, but for those that the protocol always sends.
+//! Writes JSON to the end of a buffer. Zero and empty fields are omitted, except those that the protocol always sends.
 
 pub(crate) mod object;
 pub(crate) mod publication;

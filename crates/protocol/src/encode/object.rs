@@ -2,31 +2,31 @@
 
 use std::io::Write;
 
-/// A JSON string.
+/// Appends a JSON string.
 pub fn text(out: &mut Vec<u8>, value: &str) {
-    // Writing to a Vec can't fail, and a str is always a JSON string.
+    // Writing to a Vec cannot fail, and every str can be written as a JSON string.
     let _ = serde_json::to_writer(out, value);
 }
 
-/// A decimal number.
+/// Appends a decimal number.
 pub fn number(out: &mut Vec<u8>, value: u64) {
     let _ = write!(out, "{value}");
 }
 
-/// Writes the members of one JSON object, with commas where they belong.
+/// Writes the members of one JSON object and the commas between them.
 pub struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     is_empty: bool,
 }
 
 impl<'a> ObjectWriter<'a> {
-    /// Opens an object.
+    /// Opens an object: appends `{`.
     pub fn open(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
         ObjectWriter { out, is_empty: true }
     }
 
-    /// Starts a member and gives the buffer for its value.
+    /// Writes the name of a member and returns the buffer for its value. The name must not need escapes.
     pub fn key(&mut self, name: &str) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -38,7 +38,7 @@ impl<'a> ObjectWriter<'a> {
         self.out
     }
 
-    /// The same for a name that is any text.
+    /// Like `key`, for a name that may need escapes.
     pub fn text_key(&mut self, name: &str) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -49,7 +49,7 @@ impl<'a> ObjectWriter<'a> {
         self.out
     }
 
-    /// A string member, unless it is empty.
+    /// Writes a string member, unless the value is empty.
     pub fn text(&mut self, name: &str, value: &str) -> &mut Self {
         if !value.is_empty() {
             text(self.key(name), value);
@@ -57,7 +57,7 @@ impl<'a> ObjectWriter<'a> {
         self
     }
 
-    /// A number, unless it is zero.
+    /// Writes a number member, unless the value is zero.
     pub fn number(&mut self, name: &str, value: u64) -> &mut Self {
         if value != 0 {
             number(self.key(name), value);
@@ -65,7 +65,7 @@ impl<'a> ObjectWriter<'a> {
         self
     }
 
-    /// `true`, or nothing.
+    /// Writes a member with the value `true`, or nothing if `value` is false.
     pub fn flag(&mut self, name: &str, value: bool) -> &mut Self {
         if value {
             self.key(name).extend_from_slice(b"true");
@@ -73,7 +73,7 @@ impl<'a> ObjectWriter<'a> {
         self
     }
 
-    /// A JSON value, if there is one.
+    /// Writes a member that is already JSON. `None` writes nothing.
     pub fn raw(&mut self, name: &str, value: Option<&[u8]>) -> &mut Self {
         if let Some(value) = value {
             self.key(name).extend_from_slice(value);
@@ -81,13 +81,13 @@ impl<'a> ObjectWriter<'a> {
         self
     }
 
-    /// Closes the object.
+    /// Closes the object: appends `}`.
     pub fn close(self) {
         self.out.push(b'}');
     }
 }
 
-/// Values with commas between them.
+/// Appends values with commas between them.
 pub(crate) fn separated<T>(
     out: &mut Vec<u8>,
     items: impl IntoIterator<Item = T>,
@@ -101,7 +101,7 @@ pub(crate) fn separated<T>(
     }
 }
 
-/// Writes an array, whatever writes each item.
+/// Appends an array. `write` writes each item.
 pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, write: impl FnMut(&mut Vec<u8>, T)) {
     out.push(b'[');
     separated(out, items, write);

@@ -1,10 +1,10 @@
-//! A publication and its publisher as JSON.
+//! Writes a publication and its publisher as JSON.
 
 use super::object::{ObjectWriter, text};
 use crate::publication::content::{ClientInfo, Content, LogPosition};
 use crate::stream::Offset;
 
-/// `ClientInfo`; `user` and `client` are always there.
+/// Writes `ClientInfo`. The members `user` and `client` are always present.
 pub fn client_info(out: &mut Vec<u8>, info: &ClientInfo) {
     let mut object = ObjectWriter::open(out);
     text(object.key("user"), &info.user);
@@ -13,7 +13,7 @@ pub fn client_info(out: &mut Vec<u8>, info: &ClientInfo) {
     object.close();
 }
 
-/// `Publication`. The first of a stream (offset 1) carries the epoch too.
+/// Writes a `Publication`. The first publication of a stream (offset 1) also carries the epoch.
 pub fn publication(out: &mut Vec<u8>, content: &Content, position: Option<LogPosition<'_>>) {
     let mut object = ObjectWriter::open(out);
     object.raw("data", Some(&content.data));
@@ -25,7 +25,7 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, position: Option<LogPos
     }
     if !content.tags.is_empty() {
         let out = object.key("tags");
-        // String to string: nothing in it can fail to be written.
+        // A map from strings to strings can always be written as JSON.
         let _ = serde_json::to_writer(out, &content.tags);
     }
     object.number("expires_at", content.expires_ms);
@@ -38,7 +38,7 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, position: Option<LogPos
     object.close();
 }
 
-/// The place of a publication, behind its other members.
+/// Writes the position of a publication after its other members.
 pub fn position_members(out: &mut Vec<u8>, position: LogPosition<'_>) {
     for (name, value) in [("offset", position.offset.0), ("time", position.time_ms)] {
         out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());

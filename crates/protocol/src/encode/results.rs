@@ -1,24 +1,24 @@
-//! Errors and results as JSON.
+//! Writes errors and results as JSON.
 
 use super::object::{ObjectWriter, number, separated, text};
 use crate::code::Error;
 use crate::publication::Publication;
 
-/// `[…]` of publications.
+/// Writes a list of publications: `[…]`.
 pub fn publications<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Publication>) {
     out.push(b'[');
     separated(out, items, |out, item| out.extend_from_slice(item.json()));
     out.push(b']');
 }
 
-/// `Error`, as it stands in replies of clients.
+/// Writes `Error` as in the replies to clients.
 pub fn error(out: &mut Vec<u8>, error: &Error) {
     let mut object = ObjectWriter::open(out);
     object.number("code", error.code.into()).text("message", error.message).flag("temporary", error.temporary);
     object.close();
 }
 
-/// `PresenceStatsResult`.
+/// Writes `PresenceStatsResult`: the number of clients and of distinct users.
 pub fn presence_stats(out: &mut Vec<u8>, clients: u64, users: u64) {
     let mut object = ObjectWriter::open(out);
     number(object.key("num_clients"), clients);
@@ -26,7 +26,7 @@ pub fn presence_stats(out: &mut Vec<u8>, clients: u64, users: u64) {
     object.close();
 }
 
-/// `HistoryResult`.
+/// Writes `HistoryResult`: publications, epoch and top offset.
 pub fn history<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Publication>, epoch: &str, offset: u64) {
     let mut object = ObjectWriter::open(out);
     publications(object.key("publications"), items);

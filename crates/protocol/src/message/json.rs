@@ -1,5 +1,5 @@
-//! Replies and pushes as JSON. Zero and empty fields are left out, but for those that the protocol always sends; a
-//! method's result is always there.
+//! Replies and pushes as JSON. Zero and empty fields are omitted, except those that the protocol always sends. A
+//! method's result is always present.
 
 use super::types::{ConnectResult, Push, Reply, SubscribeResult};
 use crate::encode::{self, ObjectWriter, error, separated, text};
@@ -89,7 +89,7 @@ pub(super) fn bare_push(out: &mut Vec<u8>, channel: &str, push: &Push<'_>) {
     object.close();
 }
 
-/// The first push of a client that only listens.
+/// Writes the first push to a client that only listens.
 pub(super) fn connect_push(out: &mut Vec<u8>, result: &ConnectResult<'_>) {
     let mut object = ObjectWriter::open(out);
     connect_result(object.key("connect"), result);

@@ -1,13 +1,13 @@
-//! Messages for one client, written in its encoding.
+//! Messages for one client, written in the client's encoding.
 
 use super::types::{Push, Reply, SubscribeResult};
 use super::{json, protobuf};
 use crate::encoding::Encoding;
 
-/// Room that is kept for the next messages, bytes.
+/// The maximum capacity of the buffer that is kept for the next messages, in bytes.
 const KEPT_MAX: usize = 64 * 1024;
 
-/// Messages for one client, one behind the other.
+/// Messages for one client, one after the other in a buffer.
 #[derive(Debug, Default)]
 pub struct Messages {
     body: Encoding,
@@ -15,34 +15,34 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Messages are written like this from now on.
+    /// Sets the encoding of the following messages.
     pub fn encode_as(&mut self, body: Encoding) {
         debug_assert!(self.bytes.is_empty(), "messages of one client at a time");
         self.body = body;
     }
 
-    /// How messages are written.
+    /// The encoding of the messages.
     pub fn encoding(&self) -> Encoding {
         self.body
     }
 
-    /// What has been written.
+    /// The bytes of all messages written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether nothing has been written.
+    /// Whether the buffer holds no messages.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Forgets what has been written. The room of large messages is given back.
+    /// Discards all messages. A large buffer is freed.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_MAX);
     }
 
-    /// Writes a reply. A client that only listens is told of its connect alone.
+    /// Writes a reply. A client that only listens gets only the reply to its connect, as a push.
     pub fn reply(&mut self, command: u32, reply: &Reply<'_>) {
         match (self.body, reply) {
             (Encoding::Json, _) => json::reply(self.line(), command, reply),
@@ -52,7 +52,7 @@ impl Messages {
         }
     }
 
-    /// Writes a push of a channel; empty for the connection's own.
+    /// Writes a push of a channel. An empty channel means the connection's own pushes.
     pub fn push(&mut self, channel: &str, push: &Push<'_>) {
         match self.body {
             Encoding::Json => json::push(self.line(), channel, push),
@@ -61,7 +61,7 @@ impl Messages {
         }
     }
 
-    /// `SubscribeResult` by itself, for [`super::ConnectResult::subs`].
+    /// Encodes a `SubscribeResult` by itself, for [`super::ConnectResult::subs`].
     pub fn result(&self, result: &SubscribeResult<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         match self.body {

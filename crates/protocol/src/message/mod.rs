@@ -1,4 +1,4 @@
-//! What the server says to one client: replies and pushes as values, written in the client's own encoding.
+//! The messages of the server to one client: replies and pushes as values, written in the client's encoding.
 
 mod json;
 mod messages;

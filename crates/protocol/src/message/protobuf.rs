@@ -1,5 +1,5 @@
-//! Replies and pushes as Protobuf (`client.proto` of the Centrifugal protocol, version 2), each with its length before
-//! it.
+//! Replies and pushes as Protobuf (`client.proto` of the Centrifugal protocol, version 2). Each is preceded by its
+//! length.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

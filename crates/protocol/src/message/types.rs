@@ -1,129 +1,129 @@
-//! Replies and pushes as values.
+//! Replies and pushes as Rust values.
 
 use std::sync::Arc;
 
 use crate::code::{Disconnect, Error, Unsubscribe};
 use crate::publication::{Publication, Recovered};
 
-/// What a reply says.
+/// The content of a reply.
 #[derive(Debug, Clone, Copy)]
 pub enum Reply<'a> {
-    /// The command was refused.
+    /// The server refused the command.
     Error(Error),
-    /// The backend has refused the command, with an error of its own.
+    /// The operator's backend refused the command with an error of its own.
     Refusal {
-        /// Its number.
+        /// The backend's error number.
         code: u32,
-        /// Its text.
+        /// The backend's error text.
         message: &'a str,
-        /// The same command may succeed later.
+        /// True if the same command may succeed later.
         temporary: bool,
     },
     /// The session is open.
     Connect(ConnectResult<'a>),
     /// The client is subscribed.
     Subscribe(SubscribeResult<'a>),
-    /// It no longer is.
+    /// The client is no longer subscribed.
     Unsubscribe,
-    /// It is published.
+    /// The publication was accepted.
     Publish,
-    /// Who is in the channel: `PresenceResult` as JSON.
+    /// The clients in the channel: `PresenceResult` as JSON.
     Presence(&'a [u8]),
-    /// How many are in it: `PresenceStatsResult` as JSON.
+    /// The number of clients and users in the channel: `PresenceStatsResult` as JSON.
     PresenceStats(&'a [u8]),
-    /// Publications of the channel.
+    /// Publications from the channel's history.
     History {
-        /// Those that were asked for.
+        /// The requested publications, in the requested order.
         publications: &'a [Arc<Publication>],
-        /// The channel's epoch.
+        /// The channel's current epoch.
         epoch: &'a str,
-        /// Its last offset.
+        /// The channel's last offset.
         offset: u64,
     },
-    /// The answer to a call, a payload.
+    /// The answer to an RPC call, as a payload.
     Rpc(&'a [u8]),
-    /// The connection lasts longer.
+    /// The connection was extended.
     Refresh {
-        /// The client id.
+        /// The client id of the connection.
         client: &'a str,
-        /// The server's version.
+        /// The version of the server.
         version: &'a str,
-        /// Seconds until the client must show a new token; none = never.
+        /// Seconds until the client must send a new token. `None` = never.
         ttl_s: Option<u64>,
     },
-    /// The subscription lasts longer.
+    /// The subscription was extended.
     SubRefresh {
-        /// Seconds until the client must show a new token; none = never.
+        /// Seconds until the client must send a new token. `None` = never.
         ttl_s: Option<u64>,
     },
 }
 
-/// What a push says.
+/// The content of a push.
 #[derive(Debug, Clone, Copy)]
 pub enum Push<'a> {
-    /// A publication.
+    /// A publication of the channel.
     Publication(&'a Publication),
-    /// The subscription has ended.
+    /// The server ended the subscription.
     Unsubscribe(Unsubscribe),
-    /// A message that is for this client alone, a payload.
+    /// A message for this client only, as a payload.
     Message(&'a [u8]),
-    /// The server has subscribed the client.
+    /// The server subscribed the client.
     Subscribe(SubscribeResult<'a>),
-    /// The connection has ended.
+    /// The server ended the connection.
     Disconnect(&'a Disconnect),
-    /// The connection lasts so many seconds more.
+    /// The connection was extended.
     Refresh {
-        /// Seconds.
+        /// Seconds until the connection expires.
         ttl_s: u64,
     },
 }
 
-/// What a connect reply says.
+/// The content of a connect reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectResult<'a> {
-    /// The client id.
+    /// The client id of the connection.
     pub client: &'a str,
-    /// The server's version.
+    /// The version of the server.
     pub version: &'a str,
-    /// Seconds until the client must show a new token; none = never.
+    /// Seconds until the client must send a new token. `None` = never.
     pub ttl_s: Option<u64>,
-    /// A payload for the client.
+    /// A payload for the client. `None` = no payload.
     pub data: Option<&'a [u8]>,
-    /// Server-side subscriptions: channel, and what [`super::Messages::result`] wrote.
+    /// Server-side subscriptions: each channel with the bytes that [`super::Messages::result`] wrote.
     pub subs: &'a [(String, Vec<u8>)],
-    /// Ping interval in seconds; 0 = no pings.
+    /// The ping interval in seconds. 0 = no pings.
     pub ping_s: u64,
-    /// The client is to answer pings.
+    /// True if the client must answer pings.
     pub pong: bool,
-    /// Proves to `/emulation` that a request is of this client; empty = not needed.
+    /// The proof for `/emulation` that a request belongs to this client. Empty = the transport does not need it.
     pub session: &'a str,
-    /// The node that the session is on; empty = not needed.
+    /// The node that holds the session. Empty = the transport does not need it.
     pub node: &'a str,
-    /// The server's time, Unix milliseconds; 0 = untold.
+    /// The server's time, Unix milliseconds. 0 = not stated.
     pub time_ms: u64,
 }
 
-/// What a subscribe reply says.
+/// The content of a subscribe reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SubscribeResult<'a> {
-    /// Seconds until the client must show a new token; none = never.
+    /// Seconds until the client must send a new token. `None` = never.
     pub ttl_s: Option<u64>,
-    /// The subscription can be recovered.
+    /// True if the client can recover missed publications later.
     pub recoverable: bool,
-    /// The subscription has a position.
+    /// True if the subscription has a position.
     pub positioned: bool,
-    /// Epoch of the position.
+    /// The epoch of the position.
     pub epoch: &'a str,
-    /// Offset of the position.
+    /// The offset of the position.
     pub offset: u64,
-    /// Everything missed is in `missed`.
+    /// True if `missed` holds everything that the client missed.
     pub recovered: bool,
-    /// The client had asked to recover.
+    /// True if the client asked to recover.
     pub was_recovering: bool,
-    /// Publications come as changes to the one before.
+    /// True if publications come as deltas to the previous one.
     pub delta: bool,
-    /// A payload for the client.
+    /// A payload for the client. `None` = no payload.
     pub data: Option<&'a [u8]>,
-    /// Publications that it missed.
+    /// The publications that the client missed.
     pub missed: Recovered<'a>,
 }

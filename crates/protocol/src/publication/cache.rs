@@ -1,4 +1,4 @@
-//! The encodings of one push that have been made. Each is made when the first client needs it.
+//! A cache for the encodings of one push. Each encoding is made when the first client needs it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,30 +6,30 @@ use bytes::Bytes;
 
 use crate::wire::Wire;
 
-/// Encodings that have been made.
+/// The encodings that have been made so far.
 #[derive(Debug, Default)]
 pub(super) struct EncodingCache(Mutex<Vec<(EncodingKey, Bytes)>>);
 
-/// Which encoding of a push.
+/// Identifies one encoding of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EncodingKey {
     /// The whole push.
     Framed(Wire, PushKind),
-    /// The push as JSON, its payload as text.
+    /// The push as JSON, with its payload as text.
     Json(PushKind),
-    /// The push as JSON, its payload as the notation of bytes.
+    /// The push as JSON, with its payload as the notation of bytes.
     Bytes(PushKind),
-    /// The publication alone as Protobuf.
+    /// The publication alone as Protobuf, without the push around it.
     Object(PushKind),
 }
 
-/// What of its publication a push carries.
+/// Which form of its publication a push carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PushKind {
     Plain,
     Whole,
-    /// The change to a publication with this payload. Its hash is not enough: if the key of a hash is known, a
-    /// publisher can find two payloads that share a hash, and a subscriber would get the change to the wrong one.
+    /// The delta to a publication with this payload. A hash of the payload is not enough: a publisher that knows the
+    /// hash key can find two payloads with the same hash. A subscriber would then get the delta to the wrong one.
     From(Bytes),
 }
 
@@ -41,7 +41,7 @@ impl EncodingCache {
         if let Some(bytes) = found(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return bytes;
         }
-        // Two shards may make the same one at a time: better than that one waits.
+        // Two shards may make the same encoding at the same time. That is better than letting one wait.
         let bytes = make();
         let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = found(&forms) {

@@ -1,4 +1,4 @@
-//! What a publication says, and where it stands in its channel.
+//! The content of a publication and its position in the channel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,42 +7,42 @@ use bytes::Bytes;
 
 use crate::stream::Offset;
 
-/// Who published, joined, left or is present.
+/// The client that published, joined, left or is present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientInfo {
-    /// The user; empty = anonymous.
+    /// The user id. Empty = anonymous.
     pub user: Box<str>,
     /// The client id, a UUID in its usual form.
     pub client: Box<str>,
-    /// A payload from the connection's token.
+    /// A payload from the connection's token. `None` = none.
     pub conn_info: Option<Bytes>,
-    /// A payload from the subscription's token.
+    /// A payload from the subscription's token. `None` = none.
     pub chan_info: Option<Bytes>,
 }
 
-/// Labels of a publication, for filters.
+/// The tags of a publication, which filters compare.
 pub type Tags = BTreeMap<String, String>;
 
-/// What a publication says, before it has its place in a channel.
+/// The content of a publication before it has a position in a channel.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
-    /// A payload: a JSON value on one line ([`crate::notation`]).
+    /// The payload: a JSON value on one line ([`crate::notation`]).
     pub data: Bytes,
-    /// Labels.
+    /// The tags of the publication.
     pub tags: Tags,
-    /// The client that published; none for the server API.
+    /// The client that published. `None` = the server API published.
     pub info: Option<Arc<ClientInfo>>,
-    /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
+    /// When the publication expires, Unix milliseconds. It is not delivered from then on. 0 = it does not expire.
     pub expires_ms: u64,
 }
 
-/// Where a publication stands in a channel with history.
+/// The position of a publication in a channel with history.
 #[derive(Debug, Clone, Copy)]
 pub struct LogPosition<'a> {
-    /// Its offset, from 1 on.
+    /// The offset, from 1 on.
     pub offset: Offset,
-    /// The channel's epoch.
+    /// The epoch of the channel's log.
     pub epoch: &'a str,
-    /// When it was accepted, Unix milliseconds.
+    /// When the publication was accepted, Unix milliseconds.
     pub time_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! One publication, encoded for those who get it.
+//! One publication, with the encodings that its subscribers share.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -17,33 +17,34 @@ use crate::notation::{base64_of, bytes_of, notation};
 use crate::stream::Offset;
 use crate::wire::Wire;
 
-/// What of a publication a subscriber is given.
+/// The form in which a subscriber gets a publication.
 #[derive(Debug, Clone, Copy)]
 pub enum Delta<'a> {
-    /// The publication as it is.
+    /// The publication without deltas.
     None,
-    /// The same for who has asked for deltas, and has nothing yet that they could change: the payload as text.
+    /// The whole payload as text, for a subscriber that asked for deltas and has no earlier publication to apply one
+    /// to.
     Whole,
-    /// The change to this one, which the subscriber has; the whole payload where that is no longer.
+    /// A delta to this publication, which the subscriber has. If the delta is not shorter, the whole payload.
     From(&'a Publication),
 }
 
 /// One event of a channel.
 #[derive(Debug)]
 pub struct Publication {
-    /// Its offset; 0 in a channel without history.
+    /// The publication's offset. 0 = the channel has no history.
     pub offset: Offset,
-    /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
+    /// When the publication expires, Unix milliseconds. It is not delivered from then on. 0 = it does not expire.
     pub expires_ms: u64,
-    /// Who does not get it while it is delivered; `None` = everybody does.
+    /// The client or user that does not get the live delivery. `None` = all subscribers get it.
     pub exclusion: Option<Box<Exclusion>>,
     pub(super) shared: EncodedPush,
-    /// Where its JSON object begins in the push.
+    /// The index in the push at which the publication's JSON object begins.
     pub(super) object: u32,
 }
 
 impl Publication {
-    /// Encodes a publication of `channel`; `place` is none in a channel without history.
+    /// Encodes a publication of `channel`. `place` is `None` in a channel without history.
     pub fn encode(channel: &str, content: &Content, place: Option<LogPosition<'_>>) -> Self {
         let framed =
             Publication::frame(channel, place, content.data.len(), |buffer| publication(buffer, content, place));
@@ -65,12 +66,12 @@ impl Publication {
         Publication { offset, expires_ms: 0, exclusion: None, shared, object }
     }
 
-    /// The same publication, which somebody is not given while it is delivered.
+    /// The same publication with an exclusion: the excluded client or user does not get the live delivery.
     pub fn excluding(self, exclusion: Option<Box<Exclusion>>) -> Self {
         Publication { exclusion, ..self }
     }
 
-    /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
+    /// Wraps a publication that was encoded elsewhere. `object` is its JSON object without a position.
     pub fn wrap(channel: &str, object: &[u8], place: Option<LogPosition<'_>>) -> Self {
         let mut placed = object.strip_suffix(b"}").unwrap_or(object).to_vec();
         if let Some(place) = place {
@@ -81,7 +82,7 @@ impl Publication {
         Publication { expires_ms: expiry_of(object), ..framed }
     }
 
-    /// Whether nobody is to be given it any more.
+    /// Whether the publication has expired at `now_ms` (Unix milliseconds), so that it must not be delivered.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_ms > 0 && self.expires_ms <= now_ms
     }
@@ -91,7 +92,7 @@ impl Publication {
         &self.shared.frame
     }
 
-    /// The whole push as it leaves in this form, for a subscriber that is given this change.
+    /// The whole push encoded and framed for `wire`, with the payload in the form that `change` names.
     pub fn framed(&self, wire: Wire, change: Delta<'_>) -> Bytes {
         let kind = PushKind::of(change);
         if kind == PushKind::Plain {
@@ -102,22 +103,22 @@ impl Publication {
         })
     }
 
-    /// The publication's JSON object, as it stands in history and recovery.
+    /// The publication's JSON object, as in history and recovery.
     pub fn json(&self) -> &[u8] {
         object_of(self.shared.push(), self.object)
     }
 
-    /// Bytes that the whole push takes, which is hardly more than its JSON object.
+    /// The size of the whole push in bytes. It is only slightly larger than the JSON object.
     pub fn size(&self) -> usize {
         self.shared.frame.len()
     }
 
-    /// The same as Protobuf.
+    /// The publication as Protobuf, as in history and recovery.
     pub fn protobuf(&self) -> Bytes {
         self.shared.forms.get(EncodingKey::Object(PushKind::Plain), || publication_of_json(self.json(), false).into())
     }
 
-    /// Its labels.
+    /// The tags of the publication.
     pub fn tags(&self) -> Tags {
         PushParts::read(self.json()).map(|parts| parts.tags).unwrap_or_default()
     }
@@ -127,8 +128,8 @@ impl Publication {
         PushParts::read(self.json()).and_then(|parts| parts.data).map_or(&[], |data| data.get().as_bytes())
     }
 
-    /// The push for a client of this encoding, its payload as text; for Protobuf as the notation of bytes, if it or the
-    /// one before is bytes.
+    /// The push for a client of this encoding, with the payload as text. For Protobuf, the payload is in the notation
+    /// of bytes if it or the previous payload is bytes.
     pub(super) fn changed_push(&self, change: Delta<'_>, kind: PushKind, encoding: Encoding) -> Bytes {
         let before = || if let Delta::From(before) = change { before.data() } else { &[] };
         let is_bytes = |payload| base64_of(payload).is_some();
@@ -148,10 +149,10 @@ impl Publication {
         })
     }
 
-    /// The push with another payload.
+    /// The push with another payload in it.
     fn with_payload(&self, is_delta: bool, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         let push = self.shared.push();
-        // Our own object begins with its payload.
+        // The JSON object that this crate writes begins with the payload.
         let start = self.object as usize + b"{\"data\":".len();
         let mut out = Vec::with_capacity(push.len() + 32);
         out.extend_from_slice(&push[..start]);
@@ -164,7 +165,7 @@ impl Publication {
     }
 }
 
-/// The change from one payload to the next, where that is wanted, and shorter than the payload.
+/// The delta from one payload to the next. `None` = no delta is wanted, or it is not shorter than the payload.
 fn shorter_change(change: Delta<'_>, before: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     match change {
         Delta::From(_) => Some(fossil::create(before, data)).filter(|delta| delta.len() < data.len()),
@@ -172,7 +173,7 @@ fn shorter_change(change: Delta<'_>, before: &[u8], data: &[u8]) -> Option<Vec<u
     }
 }
 
-/// The publication's object in a push, by where it begins.
+/// The publication's object in a push, found by its start index.
 pub(super) fn object_of(push: &[u8], start: u32) -> &[u8] {
     &push[start as usize..push.len() - 1]
 }
@@ -183,14 +184,14 @@ impl PushKind {
             Delta::None => PushKind::Plain,
             Delta::Whole => PushKind::Whole,
             Delta::From(before) => {
-                // A part of the frame, so nothing is copied.
+                // A slice of the frame, so nothing is copied.
                 PushKind::From(before.shared.frame.slice_ref(before.data()))
             }
         }
     }
 }
 
-/// What of a publication's object is looked at again.
+/// The parts of a publication's object that are read again.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct PushParts<'a> {
@@ -199,8 +200,8 @@ struct PushParts<'a> {
     tags: Tags,
 }
 
-/// When a publication expires, by its object without a place: nothing stands behind `expires_at` there. 0 = it does
-/// not.
+/// When a publication expires, read from its object without a position. `expires_at` is the last member there. 0 = it
+/// does not expire.
 fn expiry_of(object: &[u8]) -> u64 {
     let members = object.strip_suffix(b"}").unwrap_or_default();
     let digits = members.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,38 +1,39 @@
-//! Who is left out when a publication is delivered, and how that travels beside the publication.
+//! The client or user that is left out when a publication is delivered, and how the exclusion is stored and sent.
 //!
-//! An exclusion is about the live delivery alone: the publication stands in the log, and recovery and history give it
-//! to everybody. So it is no part of the publication's object, and no client sees it.
+//! An exclusion affects only the live delivery. The publication is in the log, and every client gets it by recovery and
+//! history. So the exclusion is not a part of the publication's object, and clients never see it.
 
 use crate::encode::object::text;
 
-/// The field of the client in the head of a stored publication.
+/// The kind of the field for the client in the head of a stored publication.
 const CLIENT: u8 = b'c';
-/// The field of the user.
+/// The kind of the field for the user.
 const USER: u8 = b'u';
-/// What stands before the client and the user behind the other members of an object.
+/// The text before the client and the user, after the other members of an object.
 const MEMBER: &[u8] = b",\"exclude\":[";
 
-/// Who does not get a publication while it is delivered. One at least is given.
+/// The client and user that do not get a publication while it is delivered. At least one of them is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exclusion {
-    /// A client id; empty = no client.
+    /// The excluded client id. Empty = no client.
     pub client: Box<str>,
-    /// A user, of at most [`crate::fact::NAME_LEN_MAX`] bytes, with all its connections; empty = no user.
+    /// The excluded user, of at most [`crate::fact::NAME_LEN_MAX`] bytes, with all its connections. Empty = no user.
     pub user: Box<str>,
 }
 
 impl Exclusion {
-    /// An exclusion of a client and of a user; none if both are empty.
+    /// Creates an exclusion of a client and a user. `None` = both are empty.
     pub fn of(client: &str, user: &str) -> Option<Self> {
         let is_any = !client.is_empty() || !user.is_empty();
         is_any.then(|| Exclusion { client: client.into(), user: user.into() })
     }
 
-    /// Its fields for the head of a stored publication: each with its kind, its length in two bytes, and its text.
+    /// Encodes the exclusion for the head of a stored publication. Each field has its kind, its length in two bytes,
+    /// and its text.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.client.len() + self.user.len() + 6);
         for (kind, field) in [(CLIENT, &self.client), (USER, &self.user)] {
-            // Longer texts are refused before; what is not written excludes nobody.
+            // Longer texts are refused earlier. A field that is not written excludes no one.
             if let (false, Ok(length)) = (field.is_empty(), u16::try_from(field.len())) {
                 out.push(kind);
                 out.extend_from_slice(&length.to_le_bytes());
@@ -42,7 +43,7 @@ impl Exclusion {
         out
     }
 
-    /// Reads the fields of a head; none = it has none. Fields of other kinds are passed over.
+    /// Reads the exclusion from a head. `None` = the head has none. Fields of other kinds are ignored.
     pub(crate) fn of_head(mut head: &[u8]) -> Option<Self> {
         let (mut client, mut user) = ("", "");
         while let Some(([kind, low, high], rest)) = head.split_first_chunk::<3>() {
@@ -58,7 +59,8 @@ impl Exclusion {
         Exclusion::of(client, user)
     }
 
-    /// The object of a publication with the exclusion as its last member: what a database keeps, which has no head.
+    /// Adds the exclusion to a publication's object as its last member. Databases store this form because it has no
+    /// head.
     pub fn put_into(&self, object: &[u8]) -> Vec<u8> {
         let mut out = object.strip_suffix(b"}").unwrap_or(object).to_vec();
         out.extend_from_slice(MEMBER);
@@ -69,10 +71,10 @@ impl Exclusion {
         out
     }
 
-    /// The object without its exclusion, and the exclusion; none = it has none.
+    /// Splits an object into the object without its exclusion, and the exclusion. `None` = it has none.
     ///
-    /// Inside a text of JSON a quotation mark has a backslash before it, so what is looked for is the name of a member.
-    /// It is one of the object itself, because nothing but the end of the object stands behind its list.
+    /// JSON puts a backslash before a quotation mark inside a text, so the pattern can only match the name of a member.
+    /// The member belongs to the object itself, because only the end of the object follows its list.
     pub fn take_from(object: &[u8]) -> Option<(Vec<u8>, Self)> {
         let inner = object.strip_suffix(b"}").filter(|inner| inner.ends_with(b"\"]"))?;
         let begin = inner.windows(MEMBER.len()).rposition(|window| window == MEMBER)?;
@@ -92,7 +94,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What is written is read, in a head and in an object, whatever the payload and the names look like.
+        /// An exclusion that was written is read back from a head and from an object, whatever the payload and the
+        /// names contain.
         #[test]
         fn an_exclusion_comes_back(client in ".{0,40}", user in ".{0,60}", payload in ".{0,40}") {
             let Some(exclusion) = Exclusion::of(&client, &user) else { return Ok(()) };
@@ -107,7 +110,7 @@ mod tests {
             }
         }
 
-        /// Nothing that a head may hold makes the reader fail.
+        /// No content of a head makes the reader fail.
         #[test]
         fn any_head_is_read(head in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = Exclusion::of_head(&head);

@@ -1,8 +1,8 @@
 //! A publication in all the encodings in which it leaves the server. Each encoding is made once, when the first client
 //! needs it.
 //!
-//! [`Content`] is what a publisher says; [`Publication::encode`] gives it a position and frames it; [`Recovered`] is a
-//! run of publications for a subscriber that missed them.
+//! [`Content`] is the publisher's input. [`Publication::encode`] gives it a position and frames it. [`Recovered`] is a
+//! series of publications for a subscriber that missed them.
 
 mod cache;
 pub(crate) mod content;

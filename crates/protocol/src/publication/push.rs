@@ -1,4 +1,4 @@
-//! A push that many clients get, framed once.
+//! A push to many clients, which is framed only once.
 
 use bytes::Bytes;
 
@@ -8,23 +8,23 @@ use crate::encoding::Encoding;
 use crate::websocket::{Opcode, encode_header};
 use crate::wire::Wire;
 
-/// A push that many get. The commonest form is there from the start, the others are made of it.
+/// A push to many clients. The most common form is made at once, and the other forms are derived from it on demand.
 #[derive(Debug)]
 pub struct EncodedPush {
-    /// A WebSocket frame with `{"push":…}` in it.
+    /// The WebSocket frame that contains `{"push":…}`.
     pub(super) frame: Bytes,
     head: u8,
     pub(super) forms: EncodingCache,
 }
 
-/// `{"push":` and `}` are around a push.
+/// The lengths of `{"push":` and `}` around a push.
 const PUSH_WRAPPER: (usize, usize) = (8, 1);
 
 impl EncodedPush {
-    /// Frames a push whose JSON, without `{"push":…}` around it, the closure writes.
+    /// Frames a push. The closure writes its JSON without `{"push":…}` around it. `size` is a capacity hint in bytes.
     pub fn encode(size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
-        // The head's length depends on the body's, so the body is written behind the longest head and the head put
-        // right before it.
+        // The length of the head depends on the body. So the body is written after space for the longest head, and the
+        // head is then placed directly before the body.
         const HEAD_MAX: usize = 10;
         let mut buffer = Vec::with_capacity(HEAD_MAX + 96 + size);
         buffer.resize(HEAD_MAX, 0);
@@ -42,18 +42,18 @@ impl EncodedPush {
         }
     }
 
-    /// The whole message as JSON.
+    /// The whole message as JSON, with `{"push":…}` around it.
     pub fn json(&self) -> &[u8] {
         &self.frame[usize::from(self.head)..]
     }
 
-    /// The push alone as JSON.
+    /// The JSON of the push without `{"push":…}` around it.
     pub(super) fn push(&self) -> &[u8] {
         let message = self.json();
         &message[PUSH_WRAPPER.0..message.len() - PUSH_WRAPPER.1]
     }
 
-    /// As it leaves in this form.
+    /// The push encoded and framed for `wire`.
     pub fn framed(&self, wire: Wire) -> Bytes {
         if wire == Wire::JSON {
             return self.frame.clone();

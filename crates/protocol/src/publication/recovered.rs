@@ -1,4 +1,4 @@
-//! Publications that a subscriber missed, as it is given them.
+//! Publications that a subscriber missed, in the form that it gets.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::encoding::Encoding;
 pub struct Recovered<'a> {
     /// The missed publications, oldest first.
     pub publications: &'a [Arc<Publication>],
-    /// The first is whole, each other one the change to the one before.
+    /// True if the first publication is whole, and each later one is a delta to the one before.
     pub is_delta: bool,
 }
 
 impl<'a> Recovered<'a> {
-    /// Whether there are none.
+    /// Whether there are no missed publications.
     pub fn is_empty(&self) -> bool {
         self.publications.is_empty()
     }
 
-    /// Each with what the subscriber is given of it.
+    /// Each publication with the form in which the subscriber gets it.
     pub(crate) fn iter(self) -> impl Iterator<Item = RecoveredPublication<'a>> {
         self.publications.iter().enumerate().map(move |(index, publication)| {
             let change = match index.checked_sub(1) {
@@ -37,7 +37,7 @@ impl<'a> Recovered<'a> {
     }
 }
 
-/// One missed publication.
+/// One missed publication with its form.
 pub(crate) struct RecoveredPublication<'a> {
     publication: &'a Publication,
     change: Delta<'a>,

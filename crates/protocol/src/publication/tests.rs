@@ -1,4 +1,4 @@
-//! One publication in every encoding.
+//! Tests of one publication in every encoding.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ fn a_payload_as_text_is_the_same_bytes_in_protobuf() {
     assert_eq!(publication.framed(wire, Delta::Whole), publication.framed(wire, Delta::None));
 }
 
-/// The data of a publication in Protobuf, and whether they are a change.
+/// The data of a publication in Protobuf, and whether the data is a delta.
 fn protobuf_data(publication: &[u8]) -> (Vec<u8>, bool) {
     let (mut data, mut is_delta) = (Vec::new(), false);
     crate::protobuf::fields(publication, |tag, value| {
@@ -185,7 +185,7 @@ fn bytes_are_themselves_in_protobuf_and_a_change_to_them_is_one_of_bytes() {
 fn a_change_as_long_as_the_payload_is_not_sent() {
     let text = "0123456789abcdefghijklmnopqrstuvwxyz";
     let mut seen = std::collections::BTreeSet::new();
-    // With the quotation mark before it, the text's second block begins at 15.
+    // With the quotation mark before it, the second block of the text begins at 15.
     for end in 31..text.len() {
         let payloads = [text.to_owned(), format!("!{}!", &text[15..end])];
         let publications = payloads.map(|text| Publication::encode("c", &content(&format!("\"{text}\"")), None));

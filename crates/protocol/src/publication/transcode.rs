@@ -1,5 +1,5 @@
-//! Our own JSON of publications and pushes, transcoded to Protobuf (`client.proto` of the Centrifugal protocol, version
-//! 2).
+//! Converts this crate's JSON of publications and pushes to Protobuf (`client.proto` of the Centrifugal protocol,
+//! version 2).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 use crate::notation::bytes_of;
 use crate::protobuf::{Fields, delimited};
 
-/// The field of a reply that a push stands in.
+/// The field of a reply that contains a push.
 pub(crate) const PUSH: u32 = 4;
 
-/// `ClientInfo`, as we write it in JSON.
+/// `ClientInfo` in this crate's JSON.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(crate) struct Info<'a> {
@@ -37,12 +37,12 @@ impl Info<'_> {
     }
 }
 
-/// The bytes of a payload; none = an empty one.
+/// The bytes of a payload. An absent payload is empty.
 fn payload(json: Option<&RawValue>) -> Cow<'_, [u8]> {
     json.map_or(Cow::Borrowed(&[]), |json| bytes_of(json.get().as_bytes()))
 }
 
-/// A publication, as we write it in JSON.
+/// A publication in this crate's JSON.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Item<'a> {
@@ -60,7 +60,7 @@ struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// `is_text`: the payload is not a JSON value, but the text in that value.
+    /// Writes the fields. `is_text` = the payload is not the JSON value itself, but the text inside that JSON string.
     fn write(&self, fields: &mut Fields<'_>, is_text: bool) {
         let text = self.data.filter(|_| is_text).and_then(|data| serde_json::from_str::<Cow<'_, str>>(data.get()).ok());
         match text {
@@ -87,7 +87,7 @@ struct ObjectMember<'a> {
     info: Info<'a>,
 }
 
-/// A push that many get, as we write it in JSON.
+/// A push to many clients in this crate's JSON.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct SharedInfo<'a> {
@@ -103,14 +103,14 @@ struct SharedInfo<'a> {
     message: Option<MessageObject<'a>>,
 }
 
-/// A message for one client that others are given too.
+/// A message outside channels that several clients get.
 #[derive(Deserialize)]
 struct MessageObject<'a> {
     #[serde(borrow)]
     data: &'a RawValue,
 }
 
-/// A publication's object from our own JSON.
+/// Converts a publication's object from this crate's JSON to Protobuf.
 pub(crate) fn publication_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
     let item: Item<'_> = serde_json::from_slice(json).unwrap_or_default();
     let mut out = Vec::with_capacity(json.len());
@@ -118,7 +118,7 @@ pub(crate) fn publication_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
     out
 }
 
-/// A whole message from a push of our own in JSON, without anything around it.
+/// Converts a push from this crate's JSON, without anything around it, to a whole Protobuf message.
 pub(crate) fn push_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
     let shared: SharedInfo<'_> = serde_json::from_slice(json).unwrap_or_default();
     let mut out = Vec::with_capacity(json.len());

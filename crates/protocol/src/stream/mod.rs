@@ -1,7 +1,7 @@
-//! The names, numbers and positions by which all crates speak of a channel and its log.
+//! The names, numbers and positions that all crates use for a channel and its log.
 //!
-//! They are types of their own so that no border takes one for another: a channel for its namespace, an offset for a
-//! time, the number of a run for its id.
+//! Each has its own type, so that the compiler rejects a mix-up: a channel with its namespace, an offset with a time,
+//! or the number of a run with its id.
 //!
 //! ```
 //! use touchline_protocol::stream::{ChannelName, Epoch, Offset, RunId, StreamPosition};

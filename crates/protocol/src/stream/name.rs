@@ -1,4 +1,4 @@
-//! The names of channels and namespaces.
+//! The types of channel names and namespace names.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -58,11 +58,11 @@ macro_rules! name {
 }
 
 name! {
-    /// The full name of a channel, with its namespace. Clones share one text.
+    /// The full name of a channel, including its namespace. Clones share one text.
     ChannelName
 }
 
 name! {
-    /// The name of a namespace; empty = the options of channels without a namespace. Clones share one text.
+    /// The name of a namespace. Empty = the options of channels without a namespace. Clones share one text.
     NamespaceName
 }

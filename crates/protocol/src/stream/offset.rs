@@ -1,27 +1,27 @@
-//! The numbers of publications.
+//! The offsets of publications in a channel's log.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// The number of a publication in its channel's log, from 1 on; 0 = before the first one.
+/// The number of a publication in its channel's log, from 1 on. 0 = before the first publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Offset(pub u64);
 
 impl Offset {
-    /// Before the first publication.
+    /// The offset before the first publication.
     pub const START: Offset = Offset(0);
-    /// Behind every publication.
+    /// The offset after every publication.
     pub const END: Offset = Offset(u64::MAX);
 
-    /// The offset behind this one; the highest one stays.
+    /// The next offset. The highest offset stays the same.
     #[must_use]
     pub fn next(self) -> Self {
         Offset(self.0.saturating_add(1))
     }
 
-    /// The offset before this one; 0 stays.
+    /// The previous offset. 0 stays 0.
     #[must_use]
     pub fn previous(self) -> Self {
         Offset(self.0.saturating_sub(1))

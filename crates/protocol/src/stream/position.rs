@@ -1,4 +1,4 @@
-//! Positions in a channel's log: an offset, and the epoch in which it holds.
+//! Positions in a channel's log: an offset and the epoch that it belongs to.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use super::letters::{LENGTH, bits, letters};
 use super::offset::Offset;
 use super::run::RunId;
 
-/// A position in a channel.
+/// A position in a channel's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamPosition {
-    /// The offset; 0 = before the first publication.
+    /// The offset. 0 = before the first publication.
     pub offset: Offset,
-    /// The epoch; empty in a channel without history.
+    /// The epoch of the offset. Empty = the channel has no history.
     pub epoch: Epoch,
 }
 
-/// The epoch of a channel's history: eight letters. In a channel whose log backend may be restored to an earlier state:
-/// these, a dot and the eight letters of the run that assigned the offset.
+/// The epoch of a channel's history: eight letters. If the log backend may be restored to an earlier state, a dot
+/// follows and then the eight letters of the run that assigned the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epoch([u8; EPOCH_LENGTH]);
 
 const EPOCH_LENGTH: usize = LENGTH + 1 + LENGTH;
 
 impl Epoch {
-    /// Eight letters out of the lowest 40 of 64 bits.
+    /// Creates an epoch of eight letters from the lowest 40 of 64 bits.
     pub fn from_bits(bits: u64) -> Self {
         let mut epoch = [0; EPOCH_LENGTH];
         epoch[..LENGTH].copy_from_slice(&letters(bits));
         Epoch(epoch)
     }
 
-    /// The same epoch in a run.
+    /// The same epoch in another run.
     #[must_use]
     pub fn in_run(mut self, run: RunId) -> Self {
         self.0[LENGTH] = b'.';
@@ -38,7 +38,7 @@ impl Epoch {
         self
     }
 
-    /// The text of the epoch as clients see it; empty for a channel without history.
+    /// The text of the epoch as clients see it. Empty = the channel has no history.
     pub fn as_str(&self) -> &str {
         let length = match self.0 {
             [0, ..] => 0,
@@ -48,22 +48,22 @@ impl Epoch {
         std::str::from_utf8(&self.0[..length]).unwrap_or_default()
     }
 
-    /// The id of its run; 0 = it has no run.
+    /// The id of the epoch's run. 0 = it has no run.
     pub fn run_id(&self) -> RunId {
         RunId(bits(&self.0[LENGTH + 1..]))
     }
 
-    /// Whether both have the same eight letters of the channel, in any run.
+    /// Whether both epochs have the same eight letters of the channel, in any run.
     pub fn has_same_channel_part(&self, other: &Epoch) -> bool {
         self.0[..LENGTH] == other.0[..LENGTH]
     }
 
-    /// Whether another epoch, which may have no run, can be this one.
+    /// Whether `other` is equal to this epoch, or has no run and is equal otherwise.
     pub fn can_be(&self, other: &Epoch) -> bool {
         self == other || other.0[LENGTH] == 0 && self.0[..LENGTH] == other.0[..LENGTH]
     }
 
-    /// The run of an epoch's text; `None` = it has no run, or it is another epoch of the channel.
+    /// The run in an epoch's text. `None` = the text has no run, or belongs to another epoch of the channel.
     pub fn run_of<'t>(&self, text: &'t str) -> Option<&'t str> {
         let (channel, run) = text.split_once('.')?;
         (channel.as_bytes() == &self.0[..LENGTH]).then_some(run)

@@ -1,4 +1,4 @@
-//! The runs of a log backend, and the offsets that each assigned in a channel.
+//! The runs of a log backend, and the offsets that each run assigned in a channel.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ pub struct RunId(pub u64);
 /// A run of a log backend: a time in which it was not set back to an earlier state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Run {
-    /// Its number; a later run has a higher one.
+    /// The number of the run. A later run has a higher number.
     pub number: u64,
-    /// Its id.
+    /// The id of the run.
     pub id: RunId,
 }
 
-/// Where a run begins in one channel.
+/// The first offset of a run in one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunStart {
     /// The number of the run.
     pub number: u64,
-    /// The first offset that the run gave in the channel.
+    /// The first offset that the run assigned in the channel.
     pub first: Offset,
 }
 
-/// The runs of a log backend: in each it assigned offsets without being restored to an earlier state. A position is
-/// part of the present history if its run is known, and did not end before its offset.
+/// The runs of a log backend. During a run, the backend assigned offsets without being restored to an earlier state. A
+/// position is part of the present history if its run is known and did not end before its offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Runs {
-    /// The runs that the backend knows, by rising number. The last one is the current run. Empty = the backend has no
-    /// runs.
+    /// The runs that the backend knows, in ascending order of their numbers. The last one is the current run. Empty =
+    /// the backend has no runs.
     pub known: Arc<[Run]>,
-    /// Where runs begin in the channel, by rising number.
+    /// The start of each run in the channel, in ascending order of their numbers.
     pub first: Vec<RunStart>,
 }
 
@@ -53,7 +53,7 @@ impl Runs {
         Some(next.map_or(top, |next| next.first.previous()))
     }
 
-    /// A run did not assign the offsets of the present history from this one on: the next run did.
+    /// Records that a run did not assign the offsets of the present history from this one on. The next run did.
     pub fn end_before(&mut self, id: RunId, offset: Offset) {
         let Some(run) = self.known.iter().find(|run| run.id == id) else { return };
         let index = self.first.partition_point(|later| later.number <= run.number);
@@ -64,7 +64,7 @@ impl Runs {
         }
     }
 
-    /// The current run has assigned an offset.
+    /// Records that the current run has assigned an offset.
     pub fn note(&mut self, offset: Offset) {
         if let Some(current) = self.known.last()
             && self.first.last().is_none_or(|last| last.number < current.number)
@@ -78,7 +78,7 @@ impl Runs {
 mod tests {
     use super::*;
 
-    /// Runs by their numbers and ids, and where they begin in the channel.
+    /// Builds `Runs` from the numbers and ids of runs, and their first offsets in the channel.
     fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
         let known = known.iter().map(|&(number, id)| Run { number, id: RunId(id) }).collect();
         let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
@@ -100,7 +100,7 @@ mod tests {
             [end(&runs, 11), end(&runs, 12), end(&runs, 15), end(&runs, 16)],
             [Some(7), Some(7), Some(20), None]
         );
-        // The current run notes the first offset that it assigns, once.
+        // The current run records the first offset that it assigns, only once.
         runs.first.truncate(1);
         runs.note(Offset(8));
         runs.note(Offset(9));

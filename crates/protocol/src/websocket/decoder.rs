@@ -1,4 +1,4 @@
-//! From bytes to messages.
+//! Decodes bytes to WebSocket messages.
 
 use super::head::{HEAD_MAX, Head};
 use super::mask::mask;
@@ -7,52 +7,52 @@ use super::role::Role;
 use super::violation::Violation;
 use crate::deflate;
 
-/// A message, or a control frame between its fragments.
+/// A message, or a control frame, which may come between the fragments of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FrameEvent<'a> {
     /// A whole text message, checked to be UTF-8.
     Text(&'a str),
     /// A whole binary message.
     Binary(&'a [u8]),
-    /// To be answered by a pong with the same payload, at most 125 bytes.
+    /// A ping. The reader must answer it with a pong of the same payload, at most 125 bytes.
     Ping(&'a [u8]),
     /// The answer to a ping.
     Pong(&'a [u8]),
-    /// The peer's goodbye; `code` is none if it gave none.
+    /// The peer closes the connection.
     Close {
-        /// Why, by RFC 6455 section 7.4.
+        /// The close code of RFC 6455 section 7.4. `None` = the peer gave none.
         code: Option<u16>,
-        /// The same in words; may be empty.
+        /// The reason in words. May be empty.
         reason: &'a str,
     },
 }
 
-/// What outlives one read: the beginning of a frame, and the fragments of a message. A pointer wide, and empty when
-/// idle.
+/// The state between two reads: the beginning of a frame, and the fragments of a message. It has the size of a pointer,
+/// and holds nothing while the connection is idle.
 #[derive(Debug, Default)]
 pub struct Assembly(Option<Box<FrameParts>>);
 
 #[derive(Debug, Default)]
 struct FrameParts {
-    /// A frame of which the rest has not come.
+    /// A frame whose end has not arrived yet.
     frame: Vec<u8>,
-    /// The kind of the message under way, and its fragments.
+    /// The kind of the incomplete message.
     message: Option<Opcode>,
     fragments: Vec<u8>,
     is_compressed: bool,
-    /// Fragments that have come since somebody asked.
+    /// The number of fragments since the last `take_fragments`.
     count: u32,
-    /// What the last event borrowed can be dropped.
+    /// True if the data that the last event borrowed can be dropped.
     is_delivered: bool,
 }
 
 impl Assembly {
-    /// Gives the next event in `input`, of which `at` bytes are used up already; moves `at` on. `None` = everything is
-    /// used up, what was incomplete is kept.
+    /// Returns the next event in `input`. `at` is the number of bytes that are consumed already, and the method
+    /// advances it. `None` = all bytes are consumed, and an incomplete part is kept.
     ///
     /// # Errors
-    /// A [`Violation`] ends the connection: nothing more may be read from it. Sizes are judged by the head, before
-    /// anything is kept.
+    /// A [`Violation`] ends the connection: the caller must not read from it any more. Sizes are checked when the head
+    /// is read, before anything is kept.
     pub fn next<'a>(
         &'a mut self,
         role: Role,
@@ -115,22 +115,23 @@ impl Assembly {
         }
     }
 
-    /// Fragments that have come since this was last asked, but for the last one of a message.
+    /// Returns the number of fragments since the last call and resets it. The last fragment of a message does not
+    /// count.
     pub fn take_fragments(&mut self) -> u32 {
         self.0.as_mut().map_or(0, |parts| std::mem::take(&mut parts.count))
     }
 
-    /// Whether nothing is kept.
+    /// Whether no incomplete frame or message is kept.
     pub fn is_idle(&self) -> bool {
         self.0.as_ref().is_none_or(|parts| parts.is_delivered)
     }
 
-    /// Bytes kept.
+    /// The number of bytes that are kept.
     pub fn buffered_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |parts| parts.frame.len() + parts.fragments.len())
     }
 
-    /// Frees what the last event was made of. The next call does it too.
+    /// Frees the data of the last event. The next call does the same.
     pub fn release(&mut self) {
         self.drop_delivered();
     }
@@ -146,7 +147,7 @@ impl Assembly {
     fn drop_delivered(&mut self) {
         let Some(parts) = self.0.as_mut().filter(|parts| parts.is_delivered) else { return };
         if parts.message.is_some() {
-            // A control frame came between fragments: they stay.
+            // A control frame arrived between fragments, so the fragments stay.
             parts.frame = Vec::new();
             parts.is_delivered = false;
         } else {
@@ -154,7 +155,7 @@ impl Assembly {
         }
     }
 
-    /// Adds to the kept frame what it lacks. True when it is whole.
+    /// Adds missing bytes to the kept frame. Returns true if the frame is complete.
     fn complete(&mut self, role: Role, max: usize, input: &[u8], at: &mut usize) -> Result<bool, Violation> {
         let mut used = 0;
         loop {
@@ -187,7 +188,7 @@ impl Assembly {
         Ok(Some((head, frame)))
     }
 
-    /// Whether the frame may come now and fits.
+    /// Checks whether the frame is allowed now, and whether it fits.
     fn check(&self, head: Head, max: usize) -> Result<(), Violation> {
         let under_way = self.0.as_ref().and_then(|parts| parts.message);
         match (head.opcode, under_way) {
@@ -240,7 +241,7 @@ impl Assembly {
         self.keep(opcode, message)
     }
 
-    /// Keeps the payload of a frame that came in parts for as long as its event is looked at.
+    /// Keeps the payload of a frame that arrived in parts until its event has been used.
     fn keep(&mut self, opcode: Opcode, payload: Vec<u8>) -> Result<FrameEvent<'_>, Violation> {
         let parts = self.parts();
         parts.frame = payload;
@@ -250,7 +251,7 @@ impl Assembly {
 }
 
 enum Accepted {
-    /// A message or control frame of its own.
+    /// A whole message or a control frame.
     Whole,
     Fragment,
     LastFragment,
@@ -272,7 +273,8 @@ fn close(payload: &[u8]) -> Result<FrameEvent<'_>, Violation> {
         [_] => Err(Violation::protocol("a close code is cut in half")),
         [a, b, reason @ ..] => {
             let code = u16::from_be_bytes([*a, *b]);
-            // RFC 6455 section 7.4.2 and the registry of close codes: the rest is reserved, or never sent.
+            // According to RFC 6455 section 7.4.2 and the registry of close codes, other codes are reserved or never
+            // sent.
             if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
                 return Err(Violation::protocol("a close code that may not be sent"));
             }

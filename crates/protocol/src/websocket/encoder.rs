@@ -1,10 +1,10 @@
-//! From messages to bytes. Every message is one frame.
+//! Encodes messages as WebSocket frames. Every message is one frame.
 
 use super::head::CONTROL_MAX;
 use super::mask::mask;
 use super::opcode::Opcode;
 
-/// Appends the head of an unmasked, final frame: what a server sends. `payload` is its length in bytes.
+/// Appends the head of an unmasked, final frame, which a server sends. `payload` is its length in bytes.
 pub fn encode_header(opcode: Opcode, payload: usize, out: &mut Vec<u8>) {
     encode_head(opcode, payload, 0, out);
 }
@@ -15,7 +15,7 @@ pub fn encode_frame(opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// Appends a whole masked frame: what a client sends. The key should be random (RFC 6455 section 10.3).
+/// Appends a whole masked frame, which a client sends. The key should be random (RFC 6455 section 10.3).
 pub fn encode_masked_frame(opcode: Opcode, payload: &[u8], key: [u8; 4], out: &mut Vec<u8>) {
     encode_head(opcode, payload.len(), 0x80, out);
     out.extend_from_slice(&key);
@@ -24,7 +24,7 @@ pub fn encode_masked_frame(opcode: Opcode, payload: &[u8], key: [u8; 4], out: &m
     mask(key, &mut out[start..]);
 }
 
-/// Appends a close frame of a server. The reason is cut, between characters, to the 123 bytes that there is room for.
+/// Appends a close frame of a server. The reason is cut between characters if it is longer than 123 bytes.
 pub fn encode_close(code: u16, reason: &str, out: &mut Vec<u8>) {
     let reason = &reason[..reason.floor_char_boundary(CONTROL_MAX - 2)];
     encode_header(Opcode::Close, 2 + reason.len(), out);

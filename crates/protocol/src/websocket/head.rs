@@ -4,34 +4,35 @@ use super::opcode::{Opcode, RSV1};
 use super::role::Role;
 use super::violation::Violation;
 
-/// Longest payload of a control frame.
+/// The maximum payload of a control frame, in bytes.
 pub(super) const CONTROL_MAX: usize = 125;
-// A control frame has its length in the head's second byte: from 126 on that byte announces a longer length.
+// A control frame has its length in the head's second byte. From 126 on that byte announces a longer length field.
 const _: () = assert!(CONTROL_MAX < 126);
-/// Longest reason of a close frame, bytes: the payload without the code of two bytes (RFC 6455 section 5.5).
+/// The maximum reason of a close frame in bytes: the payload without the two-byte code (RFC 6455 section 5.5).
 pub const CLOSE_REASON_MAX: usize = 123;
 const _: () = assert!(2 + CLOSE_REASON_MAX == CONTROL_MAX);
-/// Longest head: two bytes, eight of length, four of mask.
+/// The maximum length of a head: two bytes, eight bytes of length, four bytes of mask.
 pub(super) const HEAD_MAX: usize = 14;
 
-/// What a frame says of itself.
+/// The decoded head of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) is_final: bool,
     pub(super) opcode: Opcode,
-    /// The message that it begins is compressed (RFC 7692 section 6).
+    /// True if the message that begins with this frame is compressed (RFC 7692 section 6).
     pub(super) is_compressed: bool,
     pub(super) key: [u8; 4],
     pub(super) payload: usize,
-    /// Bytes of the head itself.
+    /// The length of the head itself in bytes.
     pub(super) length: usize,
 }
 
 impl Head {
-    /// Reads a head; `None` when there is not enough of it yet.
+    /// Reads a head. `None` = there are not enough bytes yet.
     ///
     /// # Errors
-    /// 1002 for what RFC 6455 forbids, as soon as it can be seen; 1009 for a length that no machine holds.
+    /// Code 1002 if RFC 6455 forbids the head, as soon as this is visible. Code 1009 if the length exceeds what this
+    /// machine can address.
     pub(super) fn read(bytes: &[u8], role: Role) -> Result<Option<Head>, Violation> {
         let &[first, second, ..] = bytes else { return Ok(None) };
         let opcode = Opcode::from_bits(first & 0x0f).ok_or(Violation::protocol("the opcode is reserved"))?;

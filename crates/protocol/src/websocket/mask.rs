@@ -1,4 +1,4 @@
-//! Masks of payloads.
+//! Masking of WebSocket payloads.
 
 /// Applies a mask to a whole payload in place (RFC 6455 section 5.3).
 pub fn mask(key: [u8; 4], bytes: &mut [u8]) {

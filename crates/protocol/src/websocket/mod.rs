@@ -1,9 +1,9 @@
-//! WebSocket framing (RFC 6455 section 5) without I/O: slices in, events or bytes out.
+//! WebSocket framing (RFC 6455 section 5) without I/O: the caller passes byte slices and gets events or bytes.
 //!
-//! A message that lies whole in the caller's buffer is unmasked in place and handed out from there; only what is
-//! incomplete is copied, so an idle connection holds nothing.
+//! A message that is complete in the caller's buffer is unmasked in place and returned from there. Only an incomplete
+//! message is copied, so an idle connection holds nothing.
 //!
-//! By hand: `tungstenite` and `fastwebsockets` own their stream and keep a buffer for each connection.
+//! Hand-written: `tungstenite` and `fastwebsockets` own their stream and keep a buffer for each connection.
 
 mod decoder;
 pub(crate) mod encoder;

@@ -1,13 +1,13 @@
-//! The kinds of frames, and the bit of compressed ones.
+//! The opcodes of frames, and the bit of compressed frames.
 
-/// The bit of a frame's first byte that says: compressed (RFC 7692 section 6).
+/// The bit in a frame's first byte that marks a compressed message (RFC 7692 section 6).
 pub(crate) const RSV1: u8 = 0x40;
 
 /// The kinds of frames (RFC 6455 section 11.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
-    /// Goes on with a message.
+    /// Continues a fragmented message.
     Continuation = 0,
     /// Begins a message of UTF-8 text.
     Text = 1,
@@ -15,7 +15,7 @@ pub enum Opcode {
     Binary = 2,
     /// Ends the connection.
     Close = 8,
-    /// Asks for a pong.
+    /// Asks the peer for a pong.
     Ping = 9,
     /// Answers a ping.
     Pong = 10,

@@ -1,12 +1,12 @@
-//! The ends of a connection.
+//! The two ends of a connection.
 
-/// Which end of the connection reads: a server demands masked frames, a client demands unmasked ones.
+/// The end of the connection that reads. A server demands masked frames, and a client demands unmasked frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Reads what clients send.
+    /// The server, which reads the frames of clients.
     Server,
-    /// The same where permessage-deflate is agreed upon.
+    /// The server on a connection that negotiated permessage-deflate.
     DeflatedServer,
-    /// Reads what a server sends.
+    /// The client, which reads the frames of a server.
     Client,
 }

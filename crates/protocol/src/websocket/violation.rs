@@ -1,11 +1,11 @@
-//! What a peer may not do.
+//! Violations of the WebSocket protocol.
 
-/// What the peer did that ends the connection.
+/// A violation by the peer that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Violation {
     /// The close code to answer with: 1002 protocol error, 1007 invalid text, 1009 too big.
     pub code: u16,
-    /// The same in words.
+    /// The violation in words, which is sent as the close reason.
     pub reason: &'static str,
 }
 

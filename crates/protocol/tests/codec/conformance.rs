@@ -1,5 +1,5 @@
-//! Our own cases for RFC 6455, by section. Each is decoded whole, byte by byte, and in pieces of many sizes, always
-//! with the same outcome.
+//! This project's own cases for RFC 6455, by section. Each is decoded at once, byte by byte, and in pieces of many
+//! sizes, always with the same outcome.
 
 use touchline_protocol::websocket::{Assembly, Role};
 
@@ -12,7 +12,7 @@ struct Case {
     name: &'static str,
     bytes: Vec<u8>,
     seen: Vec<Seen>,
-    /// The close code of the violation at the end, if there is one.
+    /// The close code of the violation at the end. `None` = there is no violation.
     stopped: Option<u16>,
 }
 
@@ -259,7 +259,7 @@ fn a_decoder_knows_what_it_keeps() {
     assert_eq!((assembly.buffered_bytes(), assembly.is_idle(), assembly.take_fragments()), (0, true, 0));
 }
 
-/// The bit that says: compressed.
+/// The bit that marks a compressed message.
 const RSV1: u8 = 0x40;
 
 #[test]

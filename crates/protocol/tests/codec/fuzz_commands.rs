@@ -1,4 +1,5 @@
-//! Commands, good, written in other ways and mutated, through our decoder and through serde_json as it is.
+//! Passes commands (valid, written in other ways, and mutated) through this crate's decoder and through plain
+//! serde_json.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +62,7 @@ fn data(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-/// The method that a command was read as.
+/// The name of the method that a command was read as.
 fn name_of(command: &Command<'_>) -> &'static str {
     match &command.operation {
         None => "unheard_of",
@@ -101,7 +102,7 @@ fn good_commands_are_read_as_they_were_written() {
             }
             if let Some(CommandKind::Publish(publish)) = &read.operation {
                 assert_eq!(publish.channel, channel("publish"));
-                // `null` is absence, as the protocol has it.
+                // `null` means absence in the protocol.
                 let data =
                     publish.data.map(|data| serde_json::from_str::<Value>(data.text()).expect("raw JSON is JSON"));
                 assert_eq!(data.unwrap_or_default(), written["publish"].get("data").cloned().unwrap_or_default());
@@ -111,7 +112,7 @@ fn good_commands_are_read_as_they_were_written() {
     });
 }
 
-/// Space that JSON allows between its parts.
+/// White space that JSON allows between its parts.
 fn space(random: &mut Random) -> String {
     (0..random.below(3)).map(|_| [' ', '\t', '\r', '\n'][random.below(4)]).collect()
 }
@@ -132,8 +133,8 @@ fn string(random: &mut Random, text: &str) -> String {
     written + "\""
 }
 
-/// An object with its members in any order and, unless it is a map, others that nobody knows, or that are absent, among
-/// them. `data` is passed on as it is.
+/// An object with its members in any order. Unless it is a map, unknown or absent members are among them. `data` is
+/// passed on unchanged.
 fn object(random: &mut Random, members: &serde_json::Map<String, Value>, is_map: bool) -> String {
     const ABSENT: &[&str] =
         &["token", "channel", "recover", "offset", "epoch", "since", "tf", "limit", "name", "delta", "positioned"];
@@ -181,7 +182,7 @@ fn a_command_that_is_written_in_another_way_is_the_same_command() {
     });
 }
 
-/// The members of an object as they are written, also those that are there twice.
+/// The members of an object as they are written, including members that occur twice.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -204,7 +205,7 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// What a member of a command or of a request may be; `null` always is absence.
+/// The kind of value that a member of a command or of a request may have. `null` always means absence.
 #[derive(Clone, Copy)]
 enum Kind {
     Anything,
@@ -213,7 +214,7 @@ enum Kind {
     Unsigned(u64),
     Signed(i64),
     Object(&'static [(&'static str, Kind)]),
-    /// An object whose members are all of one kind.
+    /// An object whose members are all objects with these members.
     Map(&'static [(&'static str, Kind)]),
     /// An object whose members are all text.
     Texts,
@@ -276,9 +277,9 @@ const COMMAND: &[(&str, Kind)] = &[
     ("sub_refresh", Kind::Object(&[("channel", Kind::Text), ("token", Kind::Text)])),
 ];
 
-/// Whether JSON is an object with members of these kinds, or of kinds that nobody knows. Stricter than JSON: a known
-/// member stands there once. None = nobody has said: an array in the place of an object, which serde reads as its
-/// members in their order.
+/// Whether JSON is an object with known members of these kinds, or with unknown members. It is stricter than JSON: a
+/// known member occurs only once. `None` = undecided, because serde reads an array as an object's members in their
+/// order.
 fn has_members(text: &str, known: &[(&str, Kind)]) -> Option<bool> {
     let Ok(Members(members)) = serde_json::from_str(text) else { return Some(false) };
     let count = |name: &str| members.iter().filter(|(other, _)| other == name).count();
@@ -294,7 +295,7 @@ fn is_of(text: &str, kind: Kind) -> Option<bool> {
     if text == "null" {
         return Some(true);
     }
-    // Stricter than JSON: an integer has neither a fraction nor an exponent, and zero has no sign.
+    // This is stricter than JSON: an integer has neither a fraction nor an exponent, and zero has no sign.
     let integer = || text.parse::<i128>().ok().filter(|_| text != "-0");
     Some(match kind {
         Kind::Anything => true,

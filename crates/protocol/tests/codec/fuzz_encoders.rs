@@ -1,4 +1,4 @@
-//! What our encoders write is JSON that says what was meant, and a frame that others read.
+//! The output of the encoders is JSON with the intended content, in a frame that other libraries can read.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Streams of frames, good and mutated, through our decoder and through tungstenite: the same messages, and the same
-//! end.
+//! Passes streams of frames, valid and mutated, through this crate's decoder and through tungstenite. Both must read
+//! the same messages and end in the same way.
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,7 @@ use crate::wire::{BINARY, CLOSE, CONTINUATION, FIN, PING, PONG, Seen, TEXT, deco
 
 const MAX: usize = 2_000;
 
-/// A peer that has sent everything already, and takes whatever it is sent.
+/// A peer that has already sent everything, and accepts everything that is sent to it.
 struct Sent<'a>(&'a [u8]);
 
 impl Read for Sent<'_> {
@@ -31,20 +31,20 @@ impl Write for Sent<'_> {
     }
 }
 
-/// How tungstenite stopped.
+/// How tungstenite stopped reading.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TheirEnd {
-    /// It has read everything.
+    /// It has read all bytes.
     Exhausted,
-    /// Text that is no UTF-8, seen perhaps before its message was whole.
+    /// The text is not UTF-8; this may be seen before the message is complete.
     Text,
-    /// Any other violation.
+    /// Any other violation of the protocol.
     Violation,
-    /// A close frame: it reads no further.
+    /// A close frame, after which it does not read.
     Closed,
 }
 
-/// What tungstenite reads.
+/// What tungstenite reads from these bytes.
 pub(crate) fn tungstenite_reads(role: Role, max: usize, bytes: &[u8]) -> (Vec<Seen>, TheirEnd) {
     let their_role = if role == Role::Server { TheirRole::Server } else { TheirRole::Client };
     let config = WebSocketConfig::default().max_message_size(Some(max)).max_frame_size(Some(max));
@@ -75,7 +75,7 @@ pub(crate) fn tungstenite_reads(role: Role, max: usize, bytes: &[u8]) -> (Vec<Se
     }
 }
 
-/// A stream of frames that mostly make sense.
+/// A stream of frames that are mostly valid.
 fn stream(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut is_inside = false;
@@ -127,9 +127,10 @@ fn frames_mean_the_same_to_tungstenite() {
     });
 }
 
-/// The two agree, but for what the RFC leaves open or tungstenite does not check; each such case is named here.
+/// Both decoders must agree, except where the RFC leaves a choice or tungstenite does not check. Each such case is
+/// named here.
 fn compare(ours: &[Seen], violation: Option<(u16, &str)>, theirs: &[Seen], end: &TheirEnd) -> Result<(), &'static str> {
-    // tungstenite reads nothing behind a close frame; the server does neither, but its decoder is asked to here.
+    // tungstenite reads nothing after a close frame. The server does not either, but here its decoder continues.
     let goodbye = ours.iter().position(|seen| matches!(seen, Seen::Close(..)));
     let (ours, violation) = match goodbye {
         Some(at) => (&ours[..=at], None),
@@ -138,26 +139,27 @@ fn compare(ours: &[Seen], violation: Option<(u16, &str)>, theirs: &[Seen], end: 
     let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
     let (ours_more, theirs_more) = (&ours[same..], &theirs[same..]);
     match (violation, end) {
-        // It hands codes that may not be sent to its caller, and answers with 1002 itself.
+        // tungstenite passes forbidden codes to its caller, and itself answers with 1002.
         (Some((1002, "a close code that may not be sent")), TheirEnd::Closed) if ours_more.is_empty() => Ok(()),
-        // It knows 1014 (bad gateway) not yet, which IANA has added to the codes that may be sent, and answers with
-        // 1002 itself.
+        // tungstenite does not know 1014 (bad gateway), which IANA has added to the allowed codes, and answers with
+        // 1002.
         (None, TheirEnd::Closed)
             if matches!((ours_more, theirs_more), ([Seen::Close(Some(1014), _)], [Seen::Close(..)])) =>
         {
             Ok(())
         }
-        // It finds broken text before the message is whole; until then we may see control frames.
+        // tungstenite detects broken text before the message is complete. Until then, this decoder may see control
+        // frames.
         (_, TheirEnd::Text) if theirs_more.is_empty() && !ours_more.iter().any(Seen::is_message) => Ok(()),
-        // It takes lengths in a longer form than needed, and goes on.
+        // tungstenite accepts lengths in a longer form than needed, and continues.
         (Some((1002, "a length is not in its shortest form")), _) if ours_more.is_empty() => Ok(()),
-        // The same of a control frame, which has no longer form.
+        // The same for a control frame, which has no longer form.
         (Some((1002, "a control frame is fragmented or too long")), _)
             if ours_more.is_empty() && theirs_more.first().is_some_and(|seen| !seen.is_message()) =>
         {
             Ok(())
         }
-        // We judge by the head; it may wait for the rest of the frame, which never comes.
+        // This decoder decides by the head; tungstenite may wait for the rest of the frame, which never arrives.
         (Some(_), TheirEnd::Violation | TheirEnd::Text | TheirEnd::Exhausted)
             if ours_more.is_empty() && theirs_more.is_empty() =>
         {

@@ -1,4 +1,4 @@
-//! Fuzzing of what comes neither in frames nor as commands: lines, requests of emulation, compressed streams.
+//! Fuzzing of input that is neither frames nor commands: lines, emulation requests and compressed streams.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use touchline_protocol::wire::{Coding, Framing};
 
 use crate::random::{Random, fuzz};
 
-/// Bytes of a small alphabet, so that ends of lines are common.
+/// Random bytes of a small alphabet, so that line ends are common.
 fn lines_of(random: &mut Random) -> Vec<u8> {
     let length = random.below(200);
     (0..length).map(|_| b"\n\n\r\t {}x"[random.below(8)]).collect()

@@ -1,5 +1,5 @@
-//! Every kind of command, reply and push, with all its fields, in both forms. While a new kind is not listed here, this
-//! does not compile.
+//! Every kind of command, reply and push with all its fields, in both forms. This does not compile if a new kind is not
+//! listed here.
 
 use std::collections::HashSet;
 use std::mem::discriminant;
@@ -16,7 +16,7 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use crate::protobuf::{both, proto};
 
-/// The kinds of commands, by their names in JSON.
+/// The kinds of commands by their JSON names.
 fn kind_of_command(operation: &CommandKind<'_>) -> &'static str {
     match operation {
         CommandKind::Connect(_) => "connect",
@@ -35,7 +35,7 @@ fn kind_of_command(operation: &CommandKind<'_>) -> &'static str {
 
 const COMMANDS: usize = 11;
 
-/// A subscribe with all its fields, none of them empty.
+/// A subscribe command with all its fields, none of them empty.
 fn subscribe() -> proto::Subscribe {
     let leaf = proto::Filter {
         key: "k".into(),
@@ -60,7 +60,7 @@ fn subscribe() -> proto::Subscribe {
     }
 }
 
-/// The same as JSON.
+/// The same subscribe command as JSON.
 fn subscribe_json() -> Value {
     json!({
         "channel": "c", "token": "t", "recover": true, "epoch": "e", "offset": 7,
@@ -167,7 +167,7 @@ fn a_filter_nests_so_deep_in_protobuf_too() {
         let leaf = proto::Filter { key: "k".into(), cmp: "ex".into(), ..Default::default() };
         (1..nodes).fold(leaf, |inner, _| proto::Filter { op: "not".into(), nodes: vec![inner], ..Default::default() })
     };
-    // One that is read is checked afterwards; what is deeper still is not even read.
+    // A filter that has been read is checked afterwards. A deeper one is not even read.
     for (nodes, is_read, is_good) in [(32, true, true), (33, true, false), (34, false, false)] {
         let subscribe = proto::Subscribe { channel: "c".into(), tf: Some(nested(nodes)), ..Default::default() };
         let bytes =
@@ -220,7 +220,7 @@ fn publication(offset: u64) -> Arc<Publication> {
     ))
 }
 
-/// A subscription with everything that there is to say of it.
+/// A subscribe result with all its fields.
 fn subscribed(publications: &[Arc<Publication>]) -> SubscribeResult<'_> {
     SubscribeResult {
         ttl_s: Some(60),
@@ -236,7 +236,7 @@ fn subscribed(publications: &[Arc<Publication>]) -> SubscribeResult<'_> {
     }
 }
 
-/// Its two publications, and the whole of it.
+/// The JSON of its two publications, and of the whole result.
 fn said_of_subscription() -> (Value, Value) {
     let pubs = json!([
         {"data": 1, "tags": {"k": "v"}, "offset": 1, "time": 5, "epoch": "abcdefgh"},
@@ -308,7 +308,7 @@ fn every_kind_of_reply_says_all_in_both_forms() {
 fn subscriptions_within_a_connect_reply_say_all_in_both_forms() {
     let publications = [publication(1), publication(2)];
     let (_, result) = said_of_subscription();
-    // They are written by themselves before.
+    // These results are written separately before.
     let (ours, theirs) = both(|messages| {
         let subs = [
             ("a".to_owned(), messages.result(&subscribed(&publications))),

@@ -1,4 +1,4 @@
-//! What we write, we and others read back.
+//! Everything that this crate writes can be read back, by it and by other libraries.
 
 use proptest::prelude::*;
 use touchline_protocol::stored::{StoredPayload, decode as decode_stored, encode_clear, encode_publication};
@@ -42,7 +42,7 @@ proptest! {
         prop_assert_eq!(decode_stored(&clear), Ok(StoredPayload::Clear(Offset(until))));
     }
 
-    /// Every payload that is cut within its head is an error; behind it the object alone gets shorter.
+    /// A payload that is cut within its head is an error. A later cut only shortens the object.
     #[test]
     fn cut_stored_publications_are_errors(time_ms in any::<u64>(), cut in 0..60usize) {
         let object = br#"{"data":{"score":[1,2]},"tags":{"a":"b"}}"#;
@@ -58,7 +58,7 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes are, decoding ends, and what it accepts are bytes of the payload itself.
+    /// Decoding ends for any bytes, and what it accepts is a part of the payload itself.
     #[test]
     fn hostile_stored_publications_are_errors_or_parts_of_themselves(
         is_begun in any::<bool>(),

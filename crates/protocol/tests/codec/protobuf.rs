@@ -1,5 +1,5 @@
-//! The Protobuf form beside the JSON form, and beside another implementation of Protobuf: the same commands are read,
-//! the same replies are written.
+//! Compares the Protobuf form with the JSON form and with another Protobuf implementation. They must read the same
+//! commands and write the same replies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, Wire, deflate};
 
 use crate::random::{Random, fuzz};
 
-/// `client.proto`, as much as is used, for the other implementation.
+/// The used part of `client.proto`, for the other implementation.
 pub(crate) mod proto {
     use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ pub(crate) mod proto {
         pub(crate) presence_stats: Option<Channel>,
         #[prost(message, optional, tag = "10")]
         pub(crate) history: Option<History>,
-        /// What it holds is not read.
+        /// The content of this field is not read.
         #[prost(message, optional, tag = "12")]
         pub(crate) send: Option<Channel>,
         #[prost(message, optional, tag = "13")]
@@ -106,7 +106,7 @@ pub(crate) mod proto {
         pub(crate) nodes: Vec<Filter>,
     }
 
-    /// Any request whose first field is a text: a channel, or a token.
+    /// Any request whose first field is a text: a channel or a token.
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct Channel {
         #[prost(string, tag = "1")]
@@ -170,7 +170,7 @@ fn number(random: &mut Random) -> u64 {
     random.next() >> (random.next() % 63)
 }
 
-/// A subscribe in both forms.
+/// A subscribe command in both forms.
 fn subscribe(
     channel: String,
     token: String,
@@ -282,7 +282,7 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
             let (publish, subscribe) =
                 (theirs.publish.map(|p| p.channel), theirs.subscribe.map(|s| (s.channel, s.offset)));
             match ours.operation {
-                // They hide what comes behind them.
+                // These operations hide the later ones.
                 Some(CommandKind::Connect(_) | CommandKind::Send(_)) => {}
                 Some(CommandKind::Subscribe(ours)) => {
                     assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset.0)))
@@ -297,8 +297,7 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
     });
 }
 
-/// A message of the server, taken apart by nobody's rules but those of the format: numbers, and bytes that may be
-/// messages.
+/// Parses a message of the server only by the rules of the wire format: numbers, and bytes that may be messages.
 fn fields(mut message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
     let mut all = Vec::new();
     while !message.is_empty() {
@@ -318,7 +317,7 @@ fn fields(mut message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
     all
 }
 
-/// The schema of what the server says, by the names of the JSON form: how a field is called and what it is.
+/// The schema of the server's messages with the names of the JSON form: the name and the kind of each field.
 #[derive(Clone, Copy)]
 enum Kind {
     Number,
@@ -327,9 +326,9 @@ enum Kind {
     Json,
     Message(&'static [(u32, &'static str, Kind)]),
     List(&'static [(u32, &'static str, Kind)]),
-    /// Text to text.
+    /// A map from text to text.
     Texts,
-    /// Text to message.
+    /// A map from text to a message.
     Map(&'static [(u32, &'static str, Kind)]),
 }
 use Kind::{Flag, Json, List, Number, Text, Texts};
@@ -448,7 +447,7 @@ fn value(message: &[u8], schema: &[(u32, &str, Kind)]) -> Value {
     object
 }
 
-/// Without what one form always writes and the other leaves out where it is empty.
+/// A value without the empty fields that one form always writes and the other omits.
 fn trimmed(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -481,7 +480,7 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
     Arc::new(Publication::encode(channel, &content, place))
 }
 
-/// What both encoders write of the same.
+/// The output of both encoders for the same input.
 pub(crate) fn both(write: impl Fn(&mut Messages)) -> (Value, Value) {
     let (mut json, mut protobuf) = (Messages::default(), Messages::default());
     protobuf.encode_as(Encoding::Protobuf);

@@ -1,8 +1,8 @@
-//! Randomness that can be repeated, and how long fuzzing lasts.
+//! Repeatable randomness, and the duration of fuzzing.
 
 use std::time::{Duration, Instant};
 
-/// A seeded generator, with the texts and changes that fuzzing needs.
+/// A seeded generator of texts and mutations for fuzzing.
 pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
@@ -14,7 +14,7 @@ impl Random {
         self.0.u64(..)
     }
 
-    /// Below `end`, which is above zero.
+    /// A random number below `end`, which must be above zero.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0.usize(..end)
     }
@@ -23,7 +23,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Bytes, fewer than `end`.
+    /// Random bytes, fewer than `end`.
     pub(crate) fn bytes_below(&mut self, end: usize) -> Vec<u8> {
         let length = self.below(end);
         self.bytes(length)
@@ -33,7 +33,7 @@ impl Random {
         std::iter::repeat_with(|| self.0.u8(..)).take(length).collect()
     }
 
-    /// Text with everything that JSON and UTF-8 make hard.
+    /// A text with characters that are difficult in JSON and UTF-8.
     pub(crate) fn text(&mut self) -> String {
         const ODD: &[char] = &[
             '"', '\\', '/', '\n', '\r', '\t', '\0', '\u{7f}', '\u{2028}', 'é', '€', '😀', '\u{fffd}', '{', '}', ',',
@@ -45,7 +45,7 @@ impl Random {
             .collect()
     }
 
-    /// Flips, inserts, removes, doubles and cuts.
+    /// Flips, inserts, removes, duplicates and cuts bytes.
     pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..self.below(4) {
             if bytes.is_empty() {
@@ -67,8 +67,8 @@ impl Random {
     }
 }
 
-/// Runs a case again and again, for TOUCHLINE_FUZZ_SECONDS (2 without it), from TOUCHLINE_FUZZ_SEED. A panic tells the
-/// seed of its case.
+/// Runs a case repeatedly for TOUCHLINE_FUZZ_SECONDS (default 2), from TOUCHLINE_FUZZ_SEED on. A panic reports the seed
+/// of its case.
 pub(crate) fn fuzz(case: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
     let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let lasting = Duration::from_secs(variable("TOUCHLINE_FUZZ_SECONDS").unwrap_or(2));

@@ -1,4 +1,4 @@
-//! Frames as bytes, and what our decoder makes of them.
+//! Builds frames as bytes, and runs this crate's decoder on them.
 
 use touchline_protocol::websocket::{Assembly, FrameEvent, Role, Violation, mask};
 
@@ -12,7 +12,7 @@ pub(crate) const FIN: u8 = 0x80;
 
 const KEY: [u8; 4] = [0xa1, 0x02, 0x7f, 0xc4];
 
-/// A frame as a client sends it: masked, its length in the shortest form. `first` is the first byte of its head.
+/// A frame of a client: masked, its length in the shortest form. `first` is the first byte of its head.
 pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = head(first, 0x80, payload.len());
     bytes.extend_from_slice(&KEY);
@@ -22,7 +22,7 @@ pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A frame as a server sends it.
+/// A frame of a server, which is not masked.
 pub(crate) fn unmasked(first: u8, payload: &[u8]) -> Vec<u8> {
     [head(first, 0, payload.len()), payload.to_vec()].concat()
 }
@@ -35,7 +35,7 @@ fn head(first: u8, mask_bit: u8, length: usize) -> Vec<u8> {
     }
 }
 
-/// An event that owns what it says.
+/// An event that owns its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
     Text(String),
@@ -61,8 +61,8 @@ impl Seen {
     }
 }
 
-/// Everything that a decoder sees, and what stopped it. `pieces` are the lengths in which the bytes arrive; the last
-/// one repeats.
+/// All events that a decoder returns, and the violation that stopped it. `pieces` are the lengths in which the bytes
+/// arrive; the last one repeats.
 pub(crate) fn decode(role: Role, max: usize, bytes: &[u8], pieces: &[usize]) -> (Vec<Seen>, Option<Violation>) {
     let (mut assembly, mut seen, mut rest) = (Assembly::default(), Vec::new(), bytes);
     let mut pieces = pieces.iter().copied();

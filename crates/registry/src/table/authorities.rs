@@ -1,4 +1,4 @@
-//! What the table believes of each authority: whether its claims are doubtful, complete or of long ago.
+//! What the table believes about each authority: whether its claims are doubtful, complete or stale.
 
 use super::state::{SELF, Table};
 use crate::clock::Stamp;
@@ -7,26 +7,26 @@ use crate::settings::ConflictPolicyKind;
 use crate::slab::NONE;
 
 impl Table {
-    /// Follows another policy from now on.
+    /// Changes the conflict policy.
     pub(crate) fn set_policy(&mut self, policy: ConflictPolicyKind) {
         if std::mem::replace(&mut self.policy, policy) != policy {
             self.reconsider();
         }
     }
 
-    /// Claims of a node up to this stamp are doubtful from now on.
+    /// Marks a node's claims up to this stamp as doubtful.
     pub(crate) fn set_doubt(&mut self, authority: u32, doubt: Stamp) {
         if std::mem::replace(&mut self.authorities[authority].doubt, doubt) != doubt {
             self.reconsider();
         }
     }
 
-    /// Suspects a node, or no longer. [`Table::reconsider`] must follow.
+    /// Marks a node as suspected, or removes the mark. The caller must call [`Table::reconsider`] afterwards.
     pub(crate) fn set_suspected(&mut self, authority: u32, is_suspected: bool) {
         self.authorities[authority].is_suspected = is_suspected;
     }
 
-    /// All that a node says is here, or something is missing.
+    /// Records whether all entries of a node are here, or something is missing.
     pub(crate) fn set_settled(&mut self, authority: u32, is_settled: bool) {
         if std::mem::replace(&mut self.authorities[authority].is_settled, is_settled) != is_settled && is_settled {
             self.reconsider();
@@ -41,8 +41,8 @@ impl Table {
         }
     }
 
-    /// What is here of a node may be of long ago, until the next snapshot. Its claims that count stay; those that
-    /// don't, or that cease to, are dropped: they must not come to count by what happens to others.
+    /// Marks a node's entries as stale until the next snapshot. Its winning claims stay. Its other claims are dropped,
+    /// and so is a claim that stops winning: a stale claim must not win because of changes elsewhere.
     pub(crate) fn set_stale(&mut self, authority: u32) {
         (self.authorities[authority].is_stale, self.authorities[authority].is_settled) = (true, false);
         self.names.contested().into_iter().for_each(|head| self.drop_stale_rivals(head));
@@ -62,13 +62,13 @@ impl Table {
         self.names.contested().into_iter().any(|head| self.claim_of(Some(head), SELF).is_some())
     }
 
-    /// Purges a node and forgets it. Touches its own entries only.
+    /// Purges a node and removes it from the table. It touches only the node's own entries.
     pub(crate) fn remove_authority(&mut self, authority: u32, reason: Reason) {
         self.purge(authority, reason);
         self.authorities.remove(authority);
     }
 
-    /// Removes all that a node owns.
+    /// Removes all entries of a node.
     pub(crate) fn purge(&mut self, authority: u32, reason: Reason) {
         while let Some(owner) = Some(self.authorities[authority].first_owner).filter(|first| *first != NONE) {
             self.drop_all_of(owner, reason);

@@ -1,4 +1,4 @@
-//! Claims of names, and which of them counts.
+//! Claims of names, and which of them wins.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::names::NameRegistration;
 use crate::slab::NONE;
 
 impl Table {
-    /// Sets an authority's claim of a name. Nothing happens if it says the same already.
+    /// Sets an authority's claim of a name. An identical claim changes nothing.
     pub(crate) fn put_claim(&mut self, authority: u32, entry: Entry, rank: u8, reason: Reason) {
         let name = entry.clone();
         let name = name.key();
@@ -46,7 +46,7 @@ impl Table {
         self.settle(Some(head.unwrap_or(index)), before, reason);
     }
 
-    /// Removes an authority's claim of a name. False if there is none.
+    /// Removes an authority's claim of a name. Returns false if there is none.
     pub(crate) fn drop_claim(&mut self, authority: u32, name: &str, reason: Reason) -> bool {
         let head = self.names.head(name);
         let Some(index) = self.claim_of(head, authority) else { return false };
@@ -56,7 +56,7 @@ impl Table {
         true
     }
 
-    /// Takes a claim out of all lists and accounts. Gives the claim of its name that stands first then.
+    /// Removes a claim from all lists and counts. Returns the head of its name's claims afterwards.
     pub(super) fn unlink_claim(&mut self, authority: u32, head: Option<u32>, index: u32) -> Option<u32> {
         self.account_claim(authority, index, false);
         let claim = &self.names.claims[index];
@@ -73,8 +73,8 @@ impl Table {
         left
     }
 
-    /// Elects the claim that counts of a name, and tells what changed against `before`. `head`: one of its claims, if
-    /// there are any.
+    /// Elects the winning claim of a name, and reports what changed compared with `before`. `head` is one of its
+    /// claims. `None` = the name has no claims.
     pub(super) fn settle(&mut self, head: Option<u32>, before: Option<Entry>, reason: Reason) {
         let Some(mut head) = head else {
             if let Some(entry) = before {
@@ -107,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Puts the claim that counts first, and notes it if one of this node's does not.
+    /// Moves the winning claim to the front, and records it if a claim of this node lost.
     pub(super) fn elect(&mut self, head: u32) -> u32 {
         let mut best = head;
         for index in self.names.chain(Some(head)) {

@@ -7,7 +7,7 @@ use crate::owners::OwnerId;
 use crate::slab::NONE;
 
 impl Table {
-    /// Sets a membership. Nothing happens if it is the same already.
+    /// Sets a membership. An identical membership changes nothing.
     pub(crate) fn put_member(&mut self, authority: u32, entry: Entry, reason: Reason) {
         let mark = self.authorities[authority].mark;
         if let Some(index) = self.find_member(authority, entry.key(), entry.owner()) {
@@ -39,7 +39,7 @@ impl Table {
         self.publish_counts();
     }
 
-    /// Ends a membership. False if there is none.
+    /// Ends a membership. Returns false if there is none.
     pub(crate) fn drop_member(&mut self, authority: u32, group: &str, owner: OwnerId, reason: Reason) -> bool {
         let Some(index) = self.find_member(authority, group, owner) else { return false };
         self.remove_member(authority, index, reason);
@@ -77,7 +77,7 @@ impl Table {
         self.publish_counts();
     }
 
-    /// Removes all that an owner holds. False if it holds nothing.
+    /// Removes everything that an owner holds. Returns false if it holds nothing.
     pub(crate) fn drop_owner(&mut self, authority: u32, owner: OwnerId, reason: Reason) -> bool {
         let Some(owner) = self.owners.find(authority, owner) else { return false };
         self.drop_all_of(owner, reason);

@@ -1,5 +1,5 @@
-//! The replica's table: what each authority says, and what counts of it. It only keeps and compares; it knows neither
-//! time nor messages.
+//! The replica's table: the entries of each authority, and which of them win. It only stores and compares. It knows
+//! neither time nor messages.
 
 mod authorities;
 mod claims;

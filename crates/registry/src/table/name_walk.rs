@@ -1,26 +1,26 @@
-//! A walk over all names in steps. A name may move to another slot of the slab between two steps, when it goes to
-//! another owner; one that moves to where the walk has been is met once more.
+//! A walk over all names in steps. A name may move to another slot of the slab between two steps, when its owner
+//! changes. If it moves to a slot that was already visited, it is visited once more.
 
-/// Names that have moved and that the next steps meet again; with more the walk begins anew.
+/// The maximum number of moved names that the next steps visit again. With more, the walk starts again.
 const MOVED_MAX: usize = 65_536;
 
-/// How far a walk has come.
+/// The progress of a walk.
 #[derive(Debug, Default)]
 pub(super) struct NameWalk {
-    /// The first slot that it has not met.
+    /// The first slot that has not been visited.
     pub(super) next: u32,
-    /// Slots before it in which another claim has come to count.
+    /// Visited slots in which another claim has become the winning one.
     pub(super) moved: Vec<u32>,
 }
 
 impl NameWalk {
-    /// Notes the slot of a claim that counts.
+    /// Records the slot of a winning claim.
     pub(super) fn note(&mut self, slot: u32) {
         if slot >= self.next {
             return;
         }
         if self.moved.len() == MOVED_MAX {
-            // It may also be one that nobody goes on with: it notes nothing more then.
+            // The walk starts again. If it was abandoned, it records nothing more.
             return *self = NameWalk::default();
         }
         self.moved.push(slot);

@@ -1,4 +1,4 @@
-//! Questions to the table.
+//! Queries to the table.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::entry::{Entry, NodeName};
 use crate::owners::OwnerId;
 use crate::slab::NONE;
 
-/// Slots that one page of a listing looks at, so that it takes some ten microseconds.
+/// The number of slots that one page of a listing examines. A page then takes some ten microseconds.
 const PAGE_SLOTS: u32 = 1_024;
 
 impl Table {
@@ -20,35 +20,35 @@ impl Table {
         self.groups.members[index].entry.clone()
     }
 
-    /// An authority's node.
+    /// The node of an authority.
     pub(crate) fn node(&self, authority: u32) -> &NodeName {
         &self.authorities[authority].node
     }
 
-    /// The owner that counts.
+    /// The winning entry of a name.
     pub(crate) fn lookup(&self, name: &str) -> Option<Entry> {
         self.names.head(name).map(|head| self.entry_of_claim(head))
     }
 
-    /// The claim of this node, counting or not, and its rank.
+    /// This node's claim of a name, winning or not, and its rank.
     pub(crate) fn own_claim(&self, name: &str) -> Option<(Entry, u8)> {
         let index = self.claim_of(self.names.head(name), SELF)?;
         Some((self.entry_of_claim(index), self.names.claims[index].rank))
     }
 
-    /// The claim that counts, its authority and rank.
+    /// The winning claim of a name, its authority and its rank.
     pub(crate) fn counting(&self, name: &str) -> Option<(Entry, u32, u8)> {
         let head = self.names.head(name)?;
         let claim = &self.names.claims[head];
         Some((self.entry_of_claim(head), self.owners.get(claim.owner).authority(), claim.rank))
     }
 
-    /// Whether this node's owner is a member, and since when.
+    /// The membership of one of this node's owners. `None` = it is not a member.
     pub(crate) fn own_member(&self, group: &str, owner: OwnerId) -> Option<Entry> {
         self.find_member(SELF, group, owner).map(|index| self.entry_of_member(index))
     }
 
-    /// Entries of one of this node's owners.
+    /// The number of entries of one of this node's owners.
     pub(crate) fn entries_of(&self, owner: OwnerId) -> usize {
         self.owners.find(SELF, owner).map_or(0, |index| self.owners.get(index).entries as usize)
     }
@@ -72,18 +72,18 @@ impl Table {
         owner.entries as usize - looked_at
     }
 
-    /// The members of a group, in no order.
+    /// The members of a group, in no particular order.
     pub(crate) fn members(&self, group: &str) -> impl Iterator<Item = Entry> {
         let group = self.groups.find(group);
         group.into_iter().flat_map(|group| self.groups.members_of(group)).map(|index| self.entry_of_member(index))
     }
 
-    /// Members of a group.
+    /// The number of members of a group.
     pub(crate) fn member_count(&self, group: &str) -> usize {
         self.groups.find(group).and_then(|group| self.groups.get(group)).map_or(0, |group| group.members as usize)
     }
 
-    /// Members of a group that count, and their kinds.
+    /// The number of counted members of a group, and of their kinds.
     pub(crate) fn tally(&self, group: &str) -> (u64, u64) {
         let tally =
             self.groups.find(group).and_then(|group| self.groups.get(group)).map_or((0, 0), |group| group.tally);
@@ -104,9 +104,9 @@ impl Table {
         self.groups.is_walking()
     }
 
-    /// Names that start with `prefix`, a page from `cursor` on, and the cursor of the next page. A page looks at a
-    /// bounded number of slots, so it may be short or empty; what stays registered during the whole listing is
-    /// listed exactly once.
+    /// One page of the names that start with `prefix`, from `cursor` on, and the cursor of the next page. A page
+    /// examines a bounded number of slots, so it may be short or empty. A name that stays registered during the whole
+    /// listing is listed exactly once.
     pub(crate) fn names(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         let end = self.names.claims.end();
         let mut found = Vec::new();
@@ -150,7 +150,7 @@ impl Table {
         has_more
     }
 
-    /// Groups that start with `prefix` and their sizes, paged as [`Table::names`].
+    /// The groups that start with `prefix` and their sizes, in pages as in [`Table::names`].
     pub(crate) fn groups(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<(Arc<str>, u32)>, Option<u32>) {
         let end = self.groups.end();
         let mut found = Vec::new();
@@ -167,7 +167,7 @@ impl Table {
         (found, (next < end).then_some(next))
     }
 
-    /// A membership of an owner of any authority.
+    /// The membership of an owner of any authority.
     pub(crate) fn member(&self, owner: OwnerId, group: &str) -> Option<Entry> {
         let mut authorities =
             (0..self.authorities.end()).filter(|authority| self.authorities.get(*authority).is_some());
@@ -176,8 +176,8 @@ impl Table {
             .map(|index| self.entry_of_member(index))
     }
 
-    /// Members of a group, paged as [`Table::names`]. A group that fits into its first page is found without a look at
-    /// others' members.
+    /// The members of a group, in pages as in [`Table::names`]. A group that fits into its first page is found without
+    /// examining the members of other groups.
     pub(crate) fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         let Some(group) = self.groups.find(group) else { return (Vec::new(), None) };
         if cursor == 0 && self.groups.get(group).is_some_and(|group| group.members as usize <= limit) {
@@ -201,17 +201,17 @@ impl Table {
         (found, (next < end).then_some(next))
     }
 
-    /// Entries that an authority has here.
+    /// The number of an authority's entries in the table.
     pub(crate) fn entries_by(&self, authority: u32) -> u64 {
         self.authorities[authority].entries
     }
 
-    /// Owners of all authorities.
+    /// The number of owners of all authorities.
     pub(crate) fn owner_count(&self) -> usize {
         self.owners.len()
     }
 
-    /// This node's own claims, each with its rank, and memberships: what a snapshot tells.
+    /// Visits this node's own claims, each with its rank, and its memberships. They are the content of a snapshot.
     pub(crate) fn own_entries(&self, mut claim: impl FnMut(&Entry, u8), mut member: impl FnMut(&Entry)) {
         let mut next_owner = self.authorities[SELF].first_owner;
         while next_owner != NONE {

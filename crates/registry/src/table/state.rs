@@ -1,4 +1,4 @@
-//! The state of a replica's table, and its accounts: the digest and the number of the entries of each authority.
+//! The state of a replica's table, with the digest and the number of entries of each authority.
 
 use super::name_walk::NameWalk;
 use crate::clock::Stamp;
@@ -13,25 +13,25 @@ use crate::settings::{Classify, ConflictPolicyKind};
 use crate::slab::{NONE, Slab};
 use crate::view::{View, ViewWriter};
 
-/// The authority that this node is itself.
+/// The index of this node's own authority.
 pub(crate) const SELF: u32 = 0;
 
 /// A node as the owner of entries.
 #[derive(Debug)]
 pub(crate) struct Authority {
     pub(crate) node: NodeName,
-    /// The first of its owners; [`NONE`] = it has none.
+    /// The first of the authority's owners. [`NONE`] = it has none.
     pub(super) first_owner: u32,
-    /// Sum of the hashes of its entries.
+    /// The sum of the hashes of the authority's entries.
     pub(crate) digest: u64,
     pub(crate) entries: u64,
-    /// Claims up to this stamp are doubtful: others had purged the node. Zero = none.
+    /// Claims up to this stamp are doubtful because other nodes had purged the node. Zero = no claims are doubtful.
     pub(crate) doubt: Stamp,
-    /// The node is suspected to be dead: all its claims are doubtful, and nobody gives way to them.
+    /// The node is suspected to be dead: all its claims are doubtful, and no claim yields to them.
     pub(crate) is_suspected: bool,
-    /// All that the node says is here. Until then nobody gives way to its claims.
+    /// All entries of the node are here. Until then no claim yields to its claims.
     pub(crate) is_settled: bool,
-    /// What is here of the node may be of long ago; see [`Table::set_stale`].
+    /// The node's entries may be out of date; see [`Table::set_stale`].
     pub(super) is_stale: bool,
     /// The number of the latest snapshot, modulo 256.
     pub(super) mark: u8,
@@ -48,7 +48,7 @@ pub(crate) struct Table {
     pub(super) groups: Groups,
     pub(super) view: ViewWriter,
     pub(crate) events: Vec<RegistryEvent>,
-    /// Names in which a claim of this node has lost since the last look.
+    /// Names that a claim of this node has lost since they were last collected.
     pub(crate) beaten: Vec<Entry>,
 }
 
@@ -97,7 +97,7 @@ impl Table {
         &self.authorities[authority]
     }
 
-    /// Whether a claim may have been given to somebody else while its node was away.
+    /// Whether a claim's name may have been given to another owner while its node was away.
     pub(crate) fn is_doubtful(&self, authority: u32, stamp: Stamp) -> bool {
         let authority = &self.authorities[authority];
         authority.is_suspected || stamp <= authority.doubt

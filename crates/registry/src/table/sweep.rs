@@ -1,18 +1,18 @@
-//! Snapshots of an authority: what a snapshot does not have is dropped.
+//! Applies the snapshots of an authority: entries that a snapshot does not contain are dropped.
 
 use super::state::Table;
 use crate::event::Reason;
 use crate::slab::NONE;
 
 impl Table {
-    /// Begins a snapshot: what is not put again until [`Table::end_sweep`] is gone then.
+    /// Begins a snapshot. Entries that are not put again before [`Table::end_sweep`] are dropped there.
     pub(crate) fn begin_sweep(&mut self, authority: u32) {
         let authority = &mut self.authorities[authority];
         authority.mark = authority.mark.wrapping_add(1);
         authority.is_stale = false;
     }
 
-    /// Ends a snapshot.
+    /// Ends a snapshot and drops the entries that it did not contain.
     pub(crate) fn end_sweep(&mut self, authority: u32, reason: Reason) {
         let mark = self.authorities[authority].mark;
         let mut next_owner = self.authorities[authority].first_owner;

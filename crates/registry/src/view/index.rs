@@ -1,12 +1,12 @@
-//! Entries by name, for one writer and any readers: open addressing with linear probing. A byte beside each slot tells
-//! most strangers apart without a look at them, so a lookup costs two or three cache lines: the byte, the slot, the
-//! entry.
+//! An index of entries by name for one writer and any number of readers: open addressing with linear probing. A tag
+//! byte for each slot rejects most other names without reading their entries. So a lookup touches two or three cache
+//! lines: the tag, the slot and the entry.
 //!
-//! Readers take no lock and never wait. What they may still see is freed later, by [`seize`] (Hyaline; Nikolaev and
-//! Ravindran, 2019). With a general concurrent map, and entries to fit it, a lookup took one and a half times as long
-//! and a name 245 bytes instead of 189.
+//! Readers take no lock and never wait. Memory that they may still read is freed later, by [`seize`] (Hyaline; Nikolaev
+//! and Ravindran, 2019). With a general concurrent map and matching entries, a lookup took one and a half times as
+//! long, and a name 245 bytes instead of 189.
 
-#![expect(unsafe_code, reason = "readers share pointers with the writer: each block has its proof beside it")]
+#![expect(unsafe_code, reason = "readers share pointers with the writer: each block states why it is safe")]
 
 use std::hash::BuildHasher;
 use std::ptr::null_mut;
@@ -19,21 +19,21 @@ use seize::{Collector, Guard};
 use crate::entry::Entry;
 use crate::hash_seed::FoldState;
 
-/// A slot that was never used: a search ends here.
+/// The tag of a slot that was never used: a search ends here.
 const FREE: u8 = 0;
-/// A slot that is used no more: a search goes on.
+/// The tag of a slot that is no longer used: a search continues.
 const DEAD: u8 = 1;
-/// Slots of an empty index.
+/// The number of slots of an empty index.
 const SMALLEST: usize = 16;
-// A slot is chosen by the low bits of a hash.
+// The low bits of a hash choose the slot.
 const _: () = assert!(SMALLEST.is_power_of_two());
 
-/// The slots of one size. Its length is a power of two, and at least an eighth of it is free, so that every search
-/// ends.
+/// The slots of one table size. The length is a power of two, and at least an eighth of the slots is free, so that
+/// every search ends.
 #[derive(Debug)]
 struct Slots {
     tags: Box<[AtomicU8]>,
-    /// Entries as raw pointers that this index owns; null = nobody.
+    /// Entries as raw pointers that this index owns. Null = the slot is empty.
     entries: Box<[AtomicPtr<()>]>,
 }
 
@@ -45,19 +45,19 @@ impl Slots {
         }
     }
 
-    /// The places at which a name may be, in order; endless.
+    /// The slots at which a name may be, in search order. The iterator is endless.
     fn places(&self, hash: u64) -> impl Iterator<Item = usize> {
         let mask = self.tags.len() - 1;
         (0..).map(move |step| (hash as usize).wrapping_add(step) & mask)
     }
 }
 
-/// What tells most names of a slot apart: bits of the hash that don't choose the slot.
+/// The tag of a hash: bits that do not choose the slot, so that they distinguish most names.
 fn tag(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(DEAD + 1)
 }
 
-/// The index, as readers see it.
+/// The index as readers see it.
 #[derive(Debug)]
 pub(super) struct Index {
     hasher: FoldState,
@@ -66,7 +66,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Looks a name up.
+    /// Looks up a name. `None` = the name is not in the index.
     pub(super) fn read<T>(&self, name: &str, read: impl FnOnce(&Entry) -> T) -> Option<T> {
         let hash = self.hasher.hash_one(name.as_bytes());
         let guard = self.collector.enter();
@@ -81,8 +81,8 @@ impl Index {
             if found != tag(hash) || raw.is_null() {
                 continue;
             }
-            // SAFETY: what stands in a slot is owned by the index, and retired when it is taken out, so it lives as
-            // long as this guard; without the drop nothing is given back that we don't own.
+            // SAFETY: the index owns the entry in a slot, and retires it when it is removed, so it lives as long as
+            // this guard. Without the drop, nothing is freed that this function does not own.
             let entry = std::mem::ManuallyDrop::new(unsafe { Entry::from_raw(raw) });
             if entry.key_bytes() == name.as_bytes() {
                 return Some(read(&entry));
@@ -94,21 +94,21 @@ impl Index {
 
 impl Drop for Index {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the index any more, and the slots were made by `Box::into_raw`.
+        // SAFETY: nothing else has the index any more, and the slots were made by `Box::into_raw`.
         let slots = unsafe { Box::from_raw(*self.slots.get_mut()) };
         for raw in slots.entries.iter().map(|entry| entry.load(Relaxed)).filter(|raw| !raw.is_null()) {
-            // SAFETY: the index owns what stands in its slots, each once.
+            // SAFETY: the index owns the entries in its slots, each once.
             drop(unsafe { Entry::from_raw(raw) });
         }
     }
 }
 
-/// The one who changes an index. There is one for each, and it can't be cloned: that makes it the only writer.
+/// The writer of an index. Each index has exactly one writer, which cannot be cloned.
 #[derive(Debug)]
 pub(super) struct IndexWriter {
     index: Arc<Index>,
     live: usize,
-    /// Slots that are not free.
+    /// The number of slots that are not free.
     used: usize,
 }
 
@@ -123,12 +123,12 @@ impl IndexWriter {
         &self.index
     }
 
-    /// Names that are there.
+    /// The number of names in the index.
     pub(super) fn len(&self) -> usize {
         self.live
     }
 
-    /// Puts an entry in, in place of the one of its name.
+    /// Inserts an entry, or replaces the entry of the same name.
     pub(super) fn put(&mut self, entry: Entry) {
         let hash = self.index.hasher.hash_one(entry.key_bytes());
         match self.find(hash, entry.key_bytes()) {
@@ -139,7 +139,7 @@ impl IndexWriter {
             Err(place) => {
                 let slots = self.slots();
                 let was_free = slots.tags[place].load(Relaxed) == FREE;
-                // The entry first: who sees the tag must find it.
+                // The entry first: a reader that sees the tag must find the entry.
                 slots.entries[place].store(entry.into_raw(), Release);
                 slots.tags[place].store(tag(hash), Release);
                 self.live += 1;
@@ -151,7 +151,7 @@ impl IndexWriter {
         }
     }
 
-    /// Takes a name out, if it is there.
+    /// Removes a name if it is in the index.
     pub(super) fn remove(&mut self, name: &str) {
         let hash = self.index.hasher.hash_one(name.as_bytes());
         let Ok(place) = self.find(hash, name.as_bytes()) else { return };
@@ -160,7 +160,7 @@ impl IndexWriter {
         let old = slots.entries[place].swap(null_mut(), Release);
         self.live -= 1;
         self.retire(old);
-        // Few names in many slots: memory goes back.
+        // Few names in many slots: the memory is freed.
         if self.live < self.slots().tags.len() / 8 && self.slots().tags.len() > SMALLEST {
             self.resize();
         }
@@ -171,7 +171,7 @@ impl IndexWriter {
         unsafe { &*self.index.slots.load(Relaxed) }
     }
 
-    /// The place of a name, or the first that it could have.
+    /// The slot of a name (`Ok`), or the first free slot for it (`Err`).
     fn find(&self, hash: u64, name: &[u8]) -> Result<usize, usize> {
         let slots = self.slots();
         let mut vacant = None;
@@ -183,24 +183,24 @@ impl IndexWriter {
             if found == DEAD {
                 vacant = vacant.or(Some(place));
             } else if found == tag(hash) {
-                // SAFETY: the index owns it, and only this writer takes it out.
+                // SAFETY: the index owns the entry, and only this writer removes it.
                 let entry = std::mem::ManuallyDrop::new(unsafe { Entry::from_raw(slots.entries[place].load(Relaxed)) });
                 if entry.key_bytes() == name {
                     return Ok(place);
                 }
             }
         }
-        // Not reached: there is always a free slot.
+        // Not reached, because there is always a free slot.
         Err(0)
     }
 
-    /// Moves everything into as many slots as it needs: between a quarter and half of them are taken then.
+    /// Moves all entries into a table that fits them: between a quarter and half of its slots are then used.
     fn resize(&mut self) {
         let new = Slots::new((self.live * 2).next_power_of_two().max(SMALLEST));
         let old = self.slots();
         for raw in old.entries.iter().map(|entry| entry.load(Relaxed)).filter(|raw| !raw.is_null()) {
-            // SAFETY: the index owns it; it stays in the old slots for those who still read them, and is retired once,
-            // from the new ones.
+            // SAFETY: the index owns the entry. It stays in the old slots for readers that still use them, and is
+            // retired once, from the new slots.
             let entry = std::mem::ManuallyDrop::new(unsafe { Entry::from_raw(raw) });
             let hash = self.index.hasher.hash_one(entry.key_bytes());
             let free = new.places(hash).find(|place| new.tags[*place].load(Relaxed) == FREE);
@@ -211,13 +211,13 @@ impl IndexWriter {
         }
         self.used = self.live;
         let old = self.index.slots.swap(Box::into_raw(Box::new(new)), Release);
-        // SAFETY: no reader that enters from now on can see the old slots, and they were made by `Box::into_raw`. A
+        // SAFETY: a reader that enters from now on cannot see the old slots, and they were made by `Box::into_raw`. A
         // reader of the old slots entered before, so entries that are retired later outlive its guard too.
         unsafe { self.index.collector.retire(old, |old, _| drop(Box::from_raw(old))) };
     }
 
     fn retire(&self, raw: *mut ()) {
-        // SAFETY: it was taken out of its slot just now, and is retired once.
+        // SAFETY: the entry was just removed from its slot, and is retired once.
         unsafe { self.index.collector.retire(raw, |raw, _| drop(Entry::from_raw(raw))) };
     }
 }
@@ -265,7 +265,7 @@ mod tests {
             for name in (0..201).map(|name: u32| name.to_string()) {
                 prop_assert_eq!(writer.index().read(&name, |e| e.stamp().0), model.get(&name).copied());
             }
-            // All go, one after the other, and those that are left are found.
+            // All names are removed one after the other, and the remaining ones are always found.
             while let Some((name, _)) = model.pop_last() {
                 writer.remove(&name);
                 prop_assert!(writer.slots().tags.len() <= (8 * model.len() + 7).max(SMALLEST));

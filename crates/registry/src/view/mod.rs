@@ -1,4 +1,4 @@
-//! What lookups read: the owner that counts of each name. Any thread may read it, without a lock and while it changes.
+//! The data for lookups: the owner of each name. Any thread may read it, without a lock and while it changes.
 
 mod index;
 
@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::hash_seed::FoldState;
 use index::{Index, IndexWriter};
 
-/// A window on the names of a scope. Clones look at the same names.
+/// A view of the names of a scope. Clones share the same names.
 #[derive(Debug, Clone)]
 pub struct View {
     names: Arc<Index>,
@@ -24,34 +24,34 @@ struct ScopeCounts {
 }
 
 impl View {
-    /// Who owns a name, as far as this node knows now.
+    /// The entry of a name's owner, as far as this node knows. `None` = the name is free.
     pub fn lookup(&self, name: &str) -> Option<Entry> {
         self.read(name, Entry::clone)
     }
 
-    /// The same without taking the entry along: `read` sees it where it is, so threads that look up much don't disturb
-    /// each other.
+    /// Like [`View::lookup`], without cloning the entry: `read` gets a reference. So threads with many lookups do not
+    /// contend with each other.
     pub fn read<T>(&self, name: &str, read: impl FnOnce(&Entry) -> T) -> Option<T> {
         self.names.read(name, read)
     }
 
-    /// Names with an owner.
+    /// The number of names with an owner.
     pub fn names(&self) -> u64 {
         self.counts.names.load(Relaxed)
     }
 
-    /// Memberships of all groups.
+    /// The number of memberships of all groups.
     pub fn members(&self) -> u64 {
         self.counts.members.load(Relaxed)
     }
 
-    /// Groups with members.
+    /// The number of groups with members.
     pub fn groups(&self) -> u64 {
         self.counts.groups.load(Relaxed)
     }
 }
 
-/// The one who changes what views show.
+/// The writer of the data that views show.
 #[derive(Debug)]
 pub(crate) struct ViewWriter {
     names: IndexWriter,
@@ -69,7 +69,7 @@ impl ViewWriter {
         &self.view
     }
 
-    /// Shows an entry as the one of its name.
+    /// Shows an entry as the owner of its name.
     pub(crate) fn put(&mut self, entry: Entry) {
         self.names.put(entry);
     }

@@ -1,4 +1,4 @@
-//! A few replicas whose links a test holds in its hands.
+//! A few replicas with links that a test controls.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ pub(crate) fn id(n: u8) -> OwnerId {
     OwnerId([n; 16])
 }
 
-/// Replicas joined by perfect links, unless a test says otherwise.
+/// Replicas joined by perfect links, unless a test cuts some.
 pub(crate) struct Cluster {
     pub(crate) now_ms: u64,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) events: Vec<Vec<RegistryEvent>>,
     pub(crate) lost: Vec<(usize, OwnerId, Arc<str>, Reason)>,
     pub(crate) questions: Vec<(usize, Arc<str>)>,
-    /// Links that carry nothing, both ways.
+    /// Links that carry nothing in either direction.
     pub(crate) cut: Vec<(usize, usize)>,
     pub(crate) messages: usize,
 }
@@ -50,7 +50,7 @@ impl Cluster {
         cluster
     }
 
-    /// Delivers until nobody has anything to say.
+    /// Delivers messages until no replica has any left.
     pub(crate) fn deliver(&mut self) {
         let mut waiting = VecDeque::new();
         loop {

@@ -1,9 +1,9 @@
-//! Thousands of bad days of a cluster: messages are lost, doubled, delayed and reordered, links are cut one way or
-//! both, nodes crash, freeze and come back, clocks jump. After quiet all replicas equal the truth, there is one owner
-//! for each name, and events replay to the tables.
+//! Thousands of bad days of a cluster. Messages are lost, duplicated, delayed and reordered. Links are cut one way or
+//! both. Nodes crash, freeze and return, and clocks jump. After a quiet time all replicas equal the truth, each name
+//! has one owner, and the events replay to the tables.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. A
-//! seed decides all that happens: `TOUCHLINE_SIM_EVENTS` shows it.
+//! `TOUCHLINE_SIM_SEEDS` sets the number of days (10,000 by default). `TOUCHLINE_SIM_SEED` runs one of them. A seed
+//! determines everything that happens, and `TOUCHLINE_SIM_EVENTS` shows it.
 
 mod cluster;
 mod node;
@@ -21,24 +21,24 @@ use node::{Node, Tables};
 use random::Random;
 use trace::Trace;
 
-/// A message under way: when it arrives, from whom, to whom, what.
+/// A message in transit: arrival time, sender, receiver, bytes.
 type Flight = (u64, usize, usize, Arc<[u8]>);
 
 struct World {
     random: Random,
-    /// Nodes have policies of their own.
+    /// True if nodes have different policies.
     differ: bool,
     now_ms: u64,
     settings: ReplicaSettings,
     nodes: Vec<Option<Node>>,
-    /// Messages by arrival; the second number keeps them apart.
+    /// Messages by arrival time. The second number distinguishes them.
     network: BTreeMap<(u64, u64), Flight>,
     sent: u64,
-    /// Links that carry nothing, one way.
+    /// Links that carry nothing in this direction.
     cut: BTreeSet<(usize, usize)>,
-    /// Nodes that were killed, by their incarnations' numbers here, and when the others are told that they are gone.
+    /// When the other nodes are notified that a killed node is gone, and the index of that node.
     killed: Vec<(u64, usize)>,
-    /// Nothing arrives anywhere until then: NATS is away.
+    /// Nothing arrives anywhere until then, because NATS is down.
     outage_until_ms: u64,
     /// When names and memberships ended at their authorities.
     graves: BTreeMap<(String, OwnerId), u64>,
@@ -46,8 +46,8 @@ struct World {
     trace: Trace,
 }
 
-/// How long a node may go on believing in an entry that has ended, three times the patience: a silence that is not
-/// noticed yet, a standstill that is no longer than that, and messages under way.
+/// The longest time in which a node may believe in an entry that has ended. It is three times the timeout, for an
+/// unnoticed silence, a standstill of at most that length, and messages in transit.
 const STALE_MAX_MS: u64 = 15_000;
 
 const POLICIES: [ConflictPolicyKind; 4] =
@@ -62,7 +62,7 @@ impl World {
             classify: Some(node::kind),
             ..ReplicaSettings::default()
         };
-        // Small enough that gaps outlive the log and snapshots come in pieces.
+        // These are so small that gaps outlive the log, and snapshots arrive in parts.
         settings.message_max = 280 + random.below(400) as usize;
         settings.log_max = 100 + random.below(2_000) as usize;
         let mut world = World {
@@ -82,7 +82,7 @@ impl World {
         };
         for index in 0..2 + world.random.below(3) as usize {
             world.nodes.push(None);
-            // Some come later, to a cluster that has a past.
+            // Some nodes start later, and join a cluster that has a past.
             if index == 0 || world.random.chance(80) {
                 world.start(index);
             }
@@ -94,7 +94,7 @@ impl World {
         let skew_ms = if self.random.chance(30) { self.random.below(7_200_000) as i64 - 3_600_000 } else { 0 };
         let mut settings = self.settings.clone();
         if self.differ {
-            // A setting is being changed, one node after the other.
+            // A setting is being changed on one node after the other.
             settings.policy = POLICIES[self.random.below(3) as usize];
         }
         self.killed.retain(|(_, other)| *other != index);
@@ -102,7 +102,7 @@ impl World {
         self.nodes[index] = Some(Node::new(NAMES[index], self.random.next(), settings, self.now_ms, skew_ms));
     }
 
-    /// Something happens.
+    /// Disturbs the cluster once.
     fn disturb(&mut self) {
         let index = self.random.below(self.nodes.len() as u64) as usize;
         let other = self.random.below(self.nodes.len() as u64) as usize;
@@ -123,13 +123,13 @@ impl World {
                 self.stop(index);
             }
             34..36 => {
-                // A node that lives is suspected, or no longer.
+                // A living node is suspected, or no longer suspected.
                 let is_suspected = self.random.chance(50);
                 self.suspect(index, is_suspected);
             }
             22..24 => self.outage_until_ms = self.now_ms + self.random.below(20_000),
             24..26 => {
-                // Nothing happens for a while that is longer than all patience.
+                // Nothing happens for a time that may exceed every timeout.
                 let ms = self.random.below(20_000);
                 self.pass_slowly(ms);
             }
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// The node is killed, and the carrier of messages sees its connection close.
+    /// Kills a node; the carrier of messages sees its connection close.
     fn kill(&mut self, index: usize) {
         self.suspect(index, true);
         self.stop(index);
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Tells those who can hear it that killed nodes are gone.
+    /// Notifies the nodes that can be reached that killed nodes are gone.
     fn tell_gone(&mut self) {
         let (due, later) = std::mem::take(&mut self.killed).into_iter().partition(|(at_ms, _)| *at_ms <= self.now_ms);
         self.killed = later;
@@ -185,7 +185,7 @@ impl World {
         self.graves.extend(node.ended.drain(..).map(|ended| (ended, self.now_ms)));
     }
 
-    /// Whoever is named is there, or was a moment ago.
+    /// Checks that a named owner exists, or existed a moment ago.
     fn check_named(&self, what: &str, entry: &Entry) {
         let is_held = |node: &Node| {
             let held = node.owners.get(&entry.owner());
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Time passes: messages arrive, nodes do what is due.
+    /// Lets time pass: messages arrive, and nodes do what is due.
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.tell_gone();
@@ -222,7 +222,7 @@ impl World {
             let (_, from, to, message) = entry.remove();
             let Some(node) = &mut self.nodes[to] else { continue };
             if node.is_frozen {
-                // It waits in the socket of a node that stands still.
+                // The message waits in the socket of a frozen node.
                 self.sent += 1;
                 self.network.insert((self.now_ms + 500, self.sent), (0, from, to, message));
                 continue;
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// Everything works again, and some seconds pass.
+    /// Ends all disturbances, and lets some seconds pass.
     fn calm_down(&mut self) {
         self.is_calm = true;
         self.cut.clear();
@@ -286,7 +286,7 @@ impl World {
         }
     }
 
-    /// Notes what each node has and shows in the end, each list in the node's own order.
+    /// Records what each node has and shows at the end, each list in the node's own order.
     fn note_end(&mut self) {
         for node in self.nodes.iter().flatten() {
             let replica = &node.replica;
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// What is really there: the union of what the owners hold by what they were told.
+    /// The true state: everything that the owners hold according to the answers that they got.
     fn truth(&self) -> Tables {
         let mut truth = Tables::default();
         for node in self.nodes.iter().flatten() {
@@ -341,7 +341,7 @@ impl World {
     }
 }
 
-/// A day; gives what happened in it.
+/// Simulates a day, and returns what happened in it.
 fn day(seed: u64, trace: Trace) -> (Counters, Trace) {
     let mut world = World::new(seed, trace);
     let steps = 60 + world.random.below(120);
@@ -420,7 +420,7 @@ fn after_every_bad_day_all_replicas_equal_the_truth() {
             }
         }
     });
-    // A simulator whose days are all fine proves nothing.
+    // A simulator in which nothing goes wrong on any day proves nothing.
     for (days, what) in days_with.iter().zip([
         "conflict",
         "snapshot",

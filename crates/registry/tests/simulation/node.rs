@@ -1,4 +1,4 @@
-//! A simulated node: a replica, the truth about its own owners, and a table replayed from its events.
+//! A simulated node: a replica, the truth about its own owners, and a table that is replayed from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::trace::Trace;
 
 type Meta = Vec<u8>;
 
-/// What the replicas count of groups: some members don't count, and there are a few kinds.
+/// The kind of a member for the counts of groups. Some members are not counted, and there are a few kinds.
 pub(crate) fn kind(meta: &[u8]) -> Option<&[u8]> {
     (!meta.len().is_multiple_of(3)).then(|| &meta[..meta.len() % 4])
 }
 
-/// A message and its one receiver, unless it is for all.
+/// A message with its receiver. `None` = it goes to all nodes.
 pub(crate) type Sent = (Option<Arc<str>>, Arc<[u8]>);
 
-/// What one owner holds, by what its node told it.
+/// What one owner holds according to the answers of its node.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Held {
     pub(crate) names: BTreeMap<String, Meta>,
@@ -30,20 +30,21 @@ pub(crate) struct Held {
 pub(crate) struct Node {
     pub(crate) replica: Replica,
     pub(crate) owners: BTreeMap<OwnerId, Held>,
-    /// Its wall clock against the world's, milliseconds.
+    /// The offset of the node's wall clock from the world's clock, milliseconds.
     pub(crate) skew_ms: i64,
     pub(crate) is_frozen: bool,
-    /// Names and memberships that have ended, since this was last taken.
+    /// Names and memberships that have ended since this was last taken.
     pub(crate) ended: Vec<(String, OwnerId)>,
-    /// Owners whose connections closed while the node was frozen: it has not noticed yet.
+    /// Owners whose connections closed while the node was frozen, which it has not noticed yet.
     pub(crate) unnoticed: Vec<OwnerId>,
-    /// Entries that the node has named to others since this was last taken: winners, and what its events say is there.
+    /// Entries that the node has reported since this was last taken: winners, and entries that its events report as
+    /// present.
     pub(crate) named: Vec<(&'static str, Entry)>,
-    /// When the node has looked at all its connections, if it was asked to.
+    /// When the node will have checked all its connections. `None` = it was not asked to.
     probed_ms: Option<u64>,
     names: BTreeMap<String, (OwnerId, Arc<str>, Meta)>,
     members: BTreeMap<(String, Arc<str>, OwnerId), Meta>,
-    /// Conflicts that the backend will answer: when, which, how.
+    /// Conflicts that the backend will answer: the time, the name and the answer.
     questions: Vec<(u64, Arc<str>, Option<bool>)>,
 }
 
@@ -69,7 +70,7 @@ impl Node {
         now_ms.saturating_add_signed(self.skew_ms)
     }
 
-    /// Something that an owner does.
+    /// Lets an owner do something.
     pub(crate) fn act(&mut self, random: &mut Random, now_ms: u64) {
         let own_ms = self.clock(now_ms);
         self.replica.wake(own_ms);
@@ -106,20 +107,20 @@ impl Node {
         }
     }
 
-    /// A connection is gone, whether the node knows it or not.
+    /// Ends a connection, whether the node knows it or not.
     fn end(&mut self, owner: OwnerId) {
         let held = self.owners.remove(&owner).unwrap_or_default();
         self.ended.extend(held.names.into_keys().chain(held.groups.into_keys()).map(|key| (key, owner)));
     }
 
-    /// All connections are gone with the process.
+    /// Ends all connections, because the process has ended.
     pub(crate) fn end_all(&mut self) {
         while let Some((owner, _)) = self.owners.first_key_value() {
             self.end(*owner);
         }
     }
 
-    /// A connection closes while the node stands still.
+    /// Closes a connection while the node is frozen.
     pub(crate) fn close_unnoticed(&mut self, random: &mut Random) {
         let known: Vec<OwnerId> = self.owners.keys().copied().collect();
         if let Some(&owner) = known.get(random.below(known.len() as u64 + 1) as usize) {
@@ -128,7 +129,7 @@ impl Node {
         }
     }
 
-    /// The node looks at its sockets.
+    /// Lets the node check its sockets.
     fn notice(&mut self) {
         for owner in std::mem::take(&mut self.unnoticed) {
             self.replica.close(owner);
@@ -181,7 +182,7 @@ impl Node {
         }
     }
 
-    /// Lets the replica do what is due. Gives its messages.
+    /// Lets the replica do what is due, and returns its messages.
     pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64, trace: &mut Trace) -> Vec<Sent> {
         let own_ms = self.clock(now_ms);
         self.replica.wake(own_ms);
@@ -210,7 +211,7 @@ impl Node {
                         (lost.owner(), self.replica.node()),
                         "nobody loses to itself"
                     );
-                    // An owner that is gone by now needs no word.
+                    // An owner that is gone by now is not notified.
                     if let Some(held) = self.owners.get_mut(&lost.owner()) {
                         assert!(held.names.remove(lost.key()).is_some(), "what was not owned can't be lost");
                         self.ended.push((lost.key().into(), lost.owner()));
@@ -230,7 +231,7 @@ impl Node {
         messages
     }
 
-    /// Every event must fit what the ones before it have told.
+    /// Replays an event, which must be consistent with the earlier ones.
     fn replay(&mut self, RegistryEvent { change, entry, .. }: RegistryEvent) {
         let (key, owner, meta) = (entry.key().to_owned(), entry.owner(), entry.meta().to_vec());
         let node = Arc::clone(entry.node());
@@ -257,7 +258,7 @@ impl Node {
         }
     }
 
-    /// The node's tables: by its replica, which must be what its events tell, and what its view shows.
+    /// The node's tables. The replica's own table must equal what its events and its view show.
     pub(crate) fn tables(&self) -> Tables {
         let mut names = BTreeMap::new();
         let (mut cursor, mut pages) = (0, 0);
@@ -309,7 +310,7 @@ impl Node {
     }
 }
 
-/// An output, with a message as text.
+/// An output as text, including its message.
 fn told(output: &Output) -> String {
     match output {
         Output::Send { to, message } => format!("to {}: {}", to.as_deref().unwrap_or("all"), message.escape_ascii()),
@@ -317,7 +318,7 @@ fn told(output: &Output) -> String {
     }
 }
 
-/// All that a node sees.
+/// Everything that a node sees.
 #[derive(Debug, PartialEq, Default)]
 pub(crate) struct Tables {
     pub(crate) names: BTreeMap<String, (OwnerId, Arc<str>, Meta)>,

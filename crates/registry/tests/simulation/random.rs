@@ -1,4 +1,4 @@
-//! Randomness that can be repeated.
+//! Repeatable randomness.
 
 /// A seeded generator: the same seed gives the same day.
 pub(crate) struct Random(fastrand::Rng);
@@ -12,7 +12,7 @@ impl Random {
         self.0.u64(..)
     }
 
-    /// From 0 to `end` - 1; 0 if `end` is 0.
+    /// A random number from 0 to `end` - 1. It is 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0.u64(..end.max(1))
     }

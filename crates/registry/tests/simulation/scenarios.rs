@@ -1,4 +1,4 @@
-//! The days that a registry must survive, one by one.
+//! Single scenarios that a registry must survive.
 
 use touchline_registry::{
     ConflictPolicyKind, EntryChange, HashSeed, Limits, Output, OwnerId, Reason, RegisterRefusal, Registered, Replica,
@@ -244,7 +244,7 @@ fn in_a_partial_split_everybody_holds_what_it_can_see() {
     assert_eq!([seen(&cluster, 0), seen(&cluster, 2)], [vec![0, 1, 2], vec![0, 1, 2]]);
 }
 
-/// The same number on the way, but other bytes: a letter has flipped in one of each kind of operation.
+/// The same number, but other bytes: a character is flipped in one operation of each kind.
 #[test]
 fn a_digest_finds_what_numbers_cannot() {
     type Act = fn(&mut Replica);
@@ -345,8 +345,8 @@ fn a_slow_or_failing_backend_falls_back_to_the_newest() {
 
 #[test]
 fn what_the_backend_decided_is_not_asked_again() {
-    // The one that the backend decided for is older, and was decided for behind a split; a third node has claimed the
-    // name meanwhile.
+    // The claim that the backend decided for is older, and the decision was made behind a split. A third node has
+    // claimed the name meanwhile.
     let mut cluster =
         Cluster::new(3, &ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() });
     cluster.cut = vec![(0, 2), (1, 2)];
@@ -436,7 +436,7 @@ fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
     cluster.cut = vec![(1, 2)];
     cluster.pass(6_000);
     cluster.register(1, 1, "name").expect("free");
-    // Node 2 comes back into sight of 1 and is sent a snapshot, which stays on the way.
+    // Node 2 is seen by node 1 again and is sent a snapshot, which stays in transit.
     cluster.replicas[1].flush();
     let _ = cluster.replicas[1].outputs().count();
     let mut want = Vec::new();
@@ -456,7 +456,7 @@ fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
         .outputs()
         .filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None })
         .collect();
-    // Meanwhile the winner appears, the loser gives way, and the winner goes again.
+    // Meanwhile the winner appears, the loser gives up its claim, and the winner leaves again.
     cluster.cut.clear();
     cluster.now_ms += 100;
     cluster.register(0, 2, "name").expect("not heard of the other");

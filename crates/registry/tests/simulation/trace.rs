@@ -1,19 +1,19 @@
-//! What happens on a simulated day, event by event. The same seed must give the same events, on every run and in every
-//! process: a failing day that cannot be repeated cannot be understood.
+//! Records what happens on a simulated day, event by event. The same seed must give the same events on every run and in
+//! every process. A failing day that cannot be repeated cannot be understood.
 //!
-//! `TOUCHLINE_SIM_EVENTS` prints the events as they happen, of the seed `TOUCHLINE_SIM_SEED` or of the first ones.
+//! `TOUCHLINE_SIM_EVENTS` prints the events as they happen, for the seed `TOUCHLINE_SIM_SEED` or for the first seeds.
 
 use std::process::Command;
 
 const EVENTS: &str = "TOUCHLINE_SIM_EVENTS";
-/// Days that are compared.
+/// The number of days that are compared.
 const SEEDS: u64 = 20;
-/// What a line of an event begins with: a test prints other lines too.
+/// The beginning of an event's line, because a test also prints other lines.
 const HEAD: &str = "event: ";
 
-/// Who is told what happens.
+/// Where events are recorded.
 pub(crate) enum Trace {
-    /// Nobody: the days that are not compared need not pay for texts.
+    /// Nowhere, so that days that are not compared need not create texts.
     Off,
     Kept(Vec<String>),
     Printed,
@@ -34,7 +34,7 @@ fn one_line(event: &str) -> String {
 }
 
 /// Runs some days twice here and once in another process, and compares their events one by one. `test` is the name of
-/// the test that calls this: the other process runs it alone.
+/// the calling test, which the other process runs alone.
 pub(crate) fn compare(test: &str, day: impl Fn(u64, Trace) -> Trace) {
     let seeds = match std::env::var("TOUCHLINE_SIM_SEED").ok().and_then(|seed| seed.parse::<u64>().ok()) {
         Some(seed) => seed..seed + 1,
@@ -72,7 +72,7 @@ pub(crate) fn compare(test: &str, day: impl Fn(u64, Trace) -> Trace) {
     }
 }
 
-/// The first event that two runs do not share, with its day.
+/// The first event that differs between two runs, with its day.
 fn first_difference(one: &[String], other: &[String]) -> Option<String> {
     let at = (0..one.len().max(other.len())).find(|at| one.get(*at) != other.get(*at))?;
     let day = one[..at.min(one.len())].iter().rev().find(|event| event.contains("TOUCHLINE_SIM_SEED="));

@@ -1,4 +1,4 @@
-//! What a node lacks comes from the other's log, or as a snapshot where that does not reach back.
+//! A node gets what it lacks from the other's log, or as a snapshot if the log does not reach back far enough.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use touchline_registry::{EntryChange, HashSeed, Reason, Replica, ReplicaSettings
 use crate::wire::{Body, claim, record, unclaim};
 use crate::{Story, claims, heartbeat, id};
 
-/// A node that has said `batches` messages of one claim each, all of the same size; gives that size too.
+/// A node that has sent `batches` messages of one claim each, all of the same size. Also returns that size.
 fn talkative(settings: &ReplicaSettings, batches: u64) -> Story {
     let mut story = Story::following(settings, &[], 0);
     for number in 1..=batches {
@@ -22,11 +22,11 @@ fn size_of_a_claim() -> usize {
     claim(0, &record(id(1), 0, 0, "name-0001", "")).len()
 }
 
-/// The numbers of the operations, or none where it was a snapshot.
+/// The numbers of the operations in the answer. `None` = the answer was a snapshot.
 fn answered(story: &mut Story, first: u64) -> Option<Vec<u64>> {
     let before = story.here.counters().snapshots_sent;
     let (there, now_ms) = ("there".to_owned(), story.now_ms);
-    // An interval later: so that a snapshot may be sent again.
+    // One interval later, so that a snapshot may be sent again.
     story.now_ms = now_ms + 1_000;
     story.hear("there", Body::Want { to: "here".into(), life: (crate::START_MS, crate::BIRTH), first, nonce: 9 });
     let mut numbers = Vec::new();
@@ -65,7 +65,7 @@ fn a_gap_in_the_middle_of_a_message_is_filled_with_the_whole_of_it() {
     assert_eq!(answered(&mut story, 3), Some(vec![1, 2, 3, 4, 5, 6]));
     assert_eq!(answered(&mut story, 4), Some(vec![4, 5, 6]));
     assert_eq!(answered(&mut story, 6), Some(vec![6]));
-    // What waits is said to all, and is in the answer too.
+    // Queued operations are sent to all nodes, and are in the answer too.
     story.register(1, "g");
     story.now_ms += 1;
     story.hear("there", Body::Want { to: "here".into(), life: (crate::START_MS, crate::BIRTH), first: 7, nonce: 9 });
@@ -81,7 +81,7 @@ fn a_log_of_messages_that_the_carrier_takes_no_more_is_not_used() {
     story.register(1, "single");
     story.said();
     assert_eq!(answered(&mut story, 5).map(|all| all.len()), Some(21));
-    // The server that the node is connected to now takes less.
+    // The server that the node is connected to now accepts less.
     story.here.set_message_max(500);
     assert_eq!(answered(&mut story, 5), None);
     assert_eq!(answered(&mut story, 21), Some(vec![21]), "what still fits comes from the log");
@@ -108,7 +108,7 @@ fn a_snapshot_comes_in_pieces_of_messages_that_the_carrier_takes() {
     assert!((4..=6).contains(&total), "the messages are filled: {total}");
 }
 
-/// The pieces of a snapshot that *here* sends.
+/// The number of parts of a snapshot that *here* sends.
 fn pieces(story: &mut Story) -> usize {
     story.now_ms += 1_000;
     story.hear("there", Body::Want { to: "here".into(), life: (crate::START_MS, crate::BIRTH), first: 0, nonce: 9 });
@@ -130,7 +130,7 @@ fn what_fits_into_one_message_is_the_same_for_news_the_log_and_snapshots() {
         );
         least = least.or((messages == 1).then_some(message_max));
     }
-    // The log has both in one message, and the carrier takes less than that, or just that.
+    // The log has both in one message. The carrier accepts less than that, or exactly that.
     let least = least.expect("both fit");
     let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.register(1, "name-1");
@@ -157,8 +157,8 @@ fn a_gap_is_asked_for_by_its_number_and_what_is_known_is_skipped() {
     assert_eq!((story.wanted(), story.changes().len()), (Vec::new(), 2));
     story.hear("there", claims(9, &["d"]));
     assert_eq!((story.wanted(), story.here.lookup("d")), (vec![(8, 0)], None));
-    // The answer begins in the middle of what is known: two claims, of which one has been taken back since, and what is
-    // new.
+    // The answer begins in the middle of what is known: two claims, one of which has been withdrawn since, and new
+    // operations.
     let (a, c) = (claim(0, &record(id(200), 1, 0, "a", "")), claim(0, &record(id(200), 1, 0, "c", "")));
     story.hear("there", Body::Delta { first: 8, count: 1, operations: unclaim("a", 0) });
     story.changes();
@@ -186,7 +186,7 @@ fn a_digest_that_differs_is_counted_and_a_snapshot_is_asked_for() {
     for (digest, entries, is_right) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
         let mut story = Story::following(&ReplicaSettings::default(), &[], 5);
         let (limits, lives) = ((255, 4_096), Vec::new());
-        // One of an earlier number is of an earlier time.
+        // A digest with an earlier number belongs to an earlier time.
         story.hear("there", Body::Heartbeat { last: 4, digest: 77, entries: 7, limits, lives: lives.clone() });
         assert_eq!((story.here.counters().digests_wrong, story.wanted().len()), (0, 0));
         story.hear("there", Body::Heartbeat { last: 5, digest, entries, limits, lives });
@@ -207,7 +207,7 @@ fn only_the_pieces_of_one_snapshot_make_one() {
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
     story.hear("there", snapshot(5, nonce, (0, 2), &["early-0"]));
-    // Meanwhile the node has changed: the second answer is another one.
+    // Meanwhile the node has changed, so the second answer is another snapshot.
     story.hear("there", snapshot(6, nonce, (1, 2), &["late-1"]));
     assert!(!story.sees_there(), "a half of each is none");
     story.hear("there", snapshot(5, nonce, (1, 2), &["early-1"]));
@@ -221,7 +221,7 @@ fn only_the_pieces_of_one_snapshot_make_one() {
     let names = story.changes().into_iter().map(|(_, name, reason)| (name, reason)).collect::<Vec<_>>();
     assert_eq!(names, [("late-0".to_owned(), Reason::NodeUp), ("late-1".to_owned(), Reason::NodeUp)]);
     assert_eq!(story.nodes, [("there".to_owned(), true)]);
-    // The next operation is the seventh.
+    // The next operation has the number seven.
     story.hear("there", claims(7, &["seventh"]));
     assert!(story.here.lookup("seventh").is_some());
 }
@@ -231,7 +231,7 @@ fn a_snapshot_in_another_number_of_pieces_is_another_one() {
     let mut story = Story::new(&ReplicaSettings::default());
     story.hear("there", heartbeat(5));
     let nonce = story.wanted()[0].1;
-    // The carrier takes less by now.
+    // The carrier accepts less by now.
     story.hear("there", snapshot(5, nonce, (0, 2), &["a", "b"]));
     story.hear("there", snapshot(5, nonce, (1, 3), &["b"]));
     story.hear("there", snapshot(5, nonce, (2, 3), &["c"]));
@@ -269,10 +269,10 @@ fn a_snapshot_that_nobody_asked_for_is_not_taken() {
     }
     story.hear("there", snapshot(5, nonce, (0, 1), &["a"]));
     assert!(story.sees_there());
-    // It counts once: what comes later with the same number was on its way for long.
+    // The snapshot counts once. A later one with the same number was in transit for long.
     story.hear("there", snapshot(6, nonce, (0, 1), &["b"]));
     assert!(story.here.lookup("b").is_none());
-    // Of a node that is followed one without a number is the answer to a question for operations.
+    // From a live node, a snapshot without a nonce is the answer to a request for operations.
     story.hear("there", snapshot(4, 0, (0, 1), &["b"]));
     assert!(story.here.lookup("b").is_none(), "it is of an earlier time");
     story.hear("there", snapshot(6, 0, (0, 1), &["b"]));

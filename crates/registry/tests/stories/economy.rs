@@ -1,4 +1,4 @@
-//! How often nodes ask and answer: a bad link must not make a storm of questions and snapshots.
+//! How often nodes ask and answer: a bad link must not cause a storm of requests and snapshots.
 
 use touchline_registry::{ConflictPolicyKind, ReplicaSettings, ReplicaTiming};
 
@@ -11,7 +11,7 @@ fn want(to: &str, life: Life, first: u64) -> Body {
     Body::Want { to: to.into(), life, first, nonce: 9 }
 }
 
-/// Snapshots that *here* has sent since this was last asked.
+/// The number of snapshots that *here* has sent since the last call.
 fn snapshots(story: &mut Story) -> usize {
     story.said().into_iter().filter(|(_, body)| matches!(body, Body::Snapshot { .. })).count()
 }
@@ -26,7 +26,7 @@ fn what_is_missing_is_asked_for_once_in_a_while() {
         assert_eq!(story.wanted().len(), asked, "after {at_ms} ms");
     }
     assert_eq!(story.here.counters().gaps, 1 + 3, "the first was for its snapshot");
-    // What was missing comes, and something else is missing: that is another question.
+    // The missing operations arrive and others are missing, which causes another request.
     story.hear("there", claims(1, &["a", "b", "c"]));
     story.hear("there", claims(5, &["e"]));
     assert_eq!(story.wanted(), [(4, 0)]);
@@ -100,8 +100,8 @@ fn commands_of_one_moment_travel_together() {
     assert_eq!(story.messages(), [], "nothing is said twice");
 }
 
-/// A day of questions, losses and silences, and the clock is set ahead by an hour in the middle of it: everything takes
-/// as long as before.
+/// A day of requests, losses and silences, with the clock set ahead by an hour in the middle. Every interval lasts as
+/// long as before.
 #[test]
 fn a_clock_that_is_set_ahead_changes_no_interval() {
     let day = |set_at: Option<usize>| {
@@ -125,15 +125,15 @@ fn a_clock_that_is_set_ahead_changes_no_interval() {
                 story.now_ms += 3_600_000;
             }
             match step {
-                // The backend is asked about this one, and says nothing.
+                // The backend is asked about this name, and does not answer.
                 65 => {
                     let rival = claim(0, &record(id(200), (START_MS << 16) + (1 << 40), 0, "bike", ""));
                     story.hear("there", Body::Delta { first: 1, count: 1, operations: rival });
                 }
                 0..70 => story.hear("there", claims(3, &["c"])),
-                // Silence, until it is purged.
+                // The node is silent until it is purged.
                 70..150 => {}
-                // It is purged itself, and stands still before that: it looks at its connections, in vain.
+                // This node is purged itself after a standstill. It checks its connections, in vain.
                 150 => {
                     story.stand_still(2_600);
                     let life = story.life();

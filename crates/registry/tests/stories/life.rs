@@ -9,12 +9,12 @@ use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
 
 const LIFE: Life = (START_MS, BIRTH);
 
-/// What others say of a life of *here* that they have purged.
+/// The message of other nodes about a purged life of *here*.
 fn outdated(past: Life, known: Life) -> Body {
     Body::Outdated { to: "here".into(), past, known }
 }
 
-/// *there* is alive, and has the entries of a life of *here*, if one is given.
+/// *there* is alive. If `ours` is given, it has the entries of that life of *here*.
 fn beat(story: &mut Story, last: u64, ours: Option<Life>) {
     let lives = ours.map(|life| ("here".to_owned(), life)).into_iter().collect();
     story.hear("there", Body::Heartbeat { last, digest: 0, entries: 0, limits: (255, 4_096), lives });
@@ -25,7 +25,7 @@ fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
     let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", claims(1, &["bike"]));
     let silent_since_ms = story.now_ms;
-    // It is heard, and something of it is missing all the time.
+    // The node is heard, but something of it is always missing.
     for _ in 0..59 {
         story.pass(100);
         story.hear("there", heartbeat(9));
@@ -36,7 +36,7 @@ fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
     assert_eq!((story.sees_there(), story.now_ms - silent_since_ms), (false, 6_000));
     assert_eq!(story.changes().last(), Some(&(EntryChange::Unregistered, "bike".to_owned(), Reason::NodeDown)));
     assert_eq!(story.nodes, [("there".to_owned(), true), ("there".to_owned(), false)]);
-    // This life of it does not come back.
+    // This life of the node does not return.
     story.hear("there", heartbeat(9));
     assert_eq!(
         story.said(),
@@ -113,7 +113,7 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
         Story::following(&ReplicaSettings { policy: ConflictPolicyKind::Hook, ..ReplicaSettings::default() }, &[], 0);
     story.register(1, "bike");
     let later = claim(3, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
-    // Of equal ranks nobody has decided anything yet.
+    // The ranks are equal, so nothing has been decided yet.
     let equal = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: equal });
     story.said();
@@ -126,7 +126,7 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
     assert!(matches!(updated, Ok(Registered::Updated(entry)) if entry.meta() == b"new" && entry.owner() == id(1)));
     let refused = story.here.may_register(id(2), "bike", b"", false);
     assert!(matches!(refused, Err(RegisterRefusal::Taken(entry)) if entry.owner() == id(200)));
-    // Elsewhere the backend has decided for the other, three times by now: there is no question any more.
+    // Elsewhere the backend has decided for the other claim, three times by now, so there is no question left.
     story.hear("there", Body::Delta { first: 2, count: 1, operations: later });
     story.said();
     assert_eq!((story.questions.len(), &*story.lost), (1, &["bike".to_owned()][..]));
@@ -154,8 +154,8 @@ fn what_the_backend_decided_counts_above_what_it_decided_before() {
     assert!(matches!(&*said, [(None, Body::Delta { operations, .. })] if *operations == claimed), "{said:?}");
 }
 
-/// Its claim is doubtful after that, and the other's counts: but whether the other still has the name only its snapshot
-/// tells.
+/// Afterwards its claim is doubtful, and the other claim wins. But only the other node's snapshot shows whether it
+/// still has the name.
 #[test]
 fn a_node_that_was_away_gives_way_only_to_what_is_still_there() {
     let later = || claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
@@ -221,7 +221,8 @@ fn a_link_that_is_there_again_gives_the_others_their_time_and_tells_them_at_once
 
 #[test]
 fn a_node_that_was_away_looks_at_its_connections_and_says_nothing_until_then() {
-    // Just not for too long; for too long; and with a clock that went back, which hides for how long.
+    // A standstill that is just short enough, one that is too long, and a clock that went back, so that the length is
+    // unknown.
     for (by_ms, is_away) in [(5_000, false), (5_001, true), (-1, true)] {
         let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.register(1, "bike");
@@ -245,7 +246,7 @@ fn a_node_that_was_away_looks_at_its_connections_and_says_nothing_until_then() {
             .iter()
             .filter_map(|(_, body)| if let Body::Snapshot { doubt, .. } = body { Some(*doubt) } else { None })
             .collect();
-        // All that it had is doubtful, up to the latest.
+        // All earlier entries are doubtful, up to the latest.
         let latest = story.here.lookup("boat").expect("it is still its own").stamp();
         assert_eq!(doubts, [if is_away { latest.0 } else { 0 }]);
     }
@@ -269,8 +270,8 @@ fn who_was_away_takes_only_new_snapshots() {
     assert_eq!((story.here.is_settled(), story.nodes.len()), (true, 1), "it was in sight all the time");
 }
 
-/// What is known of a node from before a standstill may be long over: it shows what it showed, and must not come to
-/// show more.
+/// What is known of a node from before a standstill may be long out of date. The table keeps what it showed, and must
+/// not show more.
 #[test]
 fn what_is_of_long_ago_never_comes_to_count() {
     let of = |node: u8, at: u64, name: &str| claim(0, &record(id(node), at << 16, 0, name, ""));
@@ -292,7 +293,7 @@ fn what_is_of_long_ago_never_comes_to_count() {
     story.stand_still(5_001);
     story.here.probed(story.now_ms);
     story.said();
-    // Meanwhile the other node has lost the name, and got the other one.
+    // Meanwhile the other node has lost one name and got the other.
     story.hear("also", heartbeat(1));
     follow(&mut story, of(101, 9, "counts"));
     assert_eq!(story.here.lookup("beaten"), None, "whether the claim that was beaten is still there is not known");
@@ -376,13 +377,13 @@ fn who_is_purged_after_it_stood_still_looks_at_its_connections_first() {
             (usize::from(looks), u64::from(!looks)),
             "{after_ms}"
         );
-        // Another node knows of a later life: that counts too, and nobody is asked twice.
+        // Another node knows of a later life, which also counts, and no second check is requested.
         if looks {
             story.hear("also", outdated(LIFE, (START_MS + 700, 1)));
             story.hear("there", outdated(LIFE, (START_MS + 600, 1)));
             story.here.probed(story.now_ms);
             assert_eq!((story.life(), story.probes), ((START_MS + 701, BIRTH), 1));
-            // The standstill is over with the life.
+            // The standstill ends with the life.
             story.hear("there", outdated((START_MS + 701, BIRTH), (1, 1)));
             assert_eq!((story.here.counters().reincarnations, story.probes), (2, 1));
         }
@@ -409,7 +410,8 @@ fn a_new_life_says_nothing_of_the_operations_before_it() {
     assert!(matches!(&*story.said(), [(None, Body::Delta { first: 3, count: 1, .. })]), "numbers go on");
 }
 
-/// What a node had before it was purged is doubtful until all others have its new entries, and for a timeout at least.
+/// What a node had before it was purged is doubtful until all other nodes have its new entries, and at least for a
+/// timeout.
 #[test]
 fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
     let new = (LIFE.0 + 1, BIRTH);
@@ -438,12 +440,12 @@ fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
         assert!(!trusts(&mut story), "it is too early");
         story.pass(1);
         assert_eq!(trusts(&mut story), is_trusted, "{says:?}");
-        // One that has said it before, and is of another opinion now.
+        // A node that confirmed it before may report otherwise now.
         beat(&mut story, 0, if is_trusted { None } else { Some(new) });
         story.pass(100);
         assert_eq!(trusts(&mut story), !is_trusted, "once");
     }
-    // A node that had no names has nothing to doubt.
+    // A node without names has no doubtful entries.
     let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", outdated(LIFE, LIFE));
     for _ in 0..100 {
@@ -503,7 +505,7 @@ fn a_name_that_is_contested_delays_trust() {
         story.pass(100);
     }
     assert_eq!((story.said(), story.lost.len()), (Vec::new(), 0), "nobody gives way to a suspected node");
-    // Its rival gives way, and the name is its own without a doubt.
+    // Its rival withdraws, and the name is then its own without a doubt.
     story.hear("there", Body::Delta { first: 2, count: 1, operations: crate::wire::unclaim("bike", 2) });
     story.pass(100);
     assert!(matches!(&*story.said(), [(None, Body::Delta { operations, .. })] if **operations == TRUST));
@@ -511,7 +513,8 @@ fn a_name_that_is_contested_delays_trust() {
 
 #[test]
 fn a_later_life_of_a_node_takes_the_place_of_the_one_before() {
-    // The same process, which others had purged: what it had stays until its snapshot. Another process: it has nothing.
+    // The same process, which other nodes had purged: its entries stay until its snapshot. Another process: it has no
+    // entries.
     for (life, is_same) in [((2, 1), true), ((2, 2), false)] {
         let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.hear("there", claims(1, &["bike"]));
@@ -522,7 +525,7 @@ fn a_later_life_of_a_node_takes_the_place_of_the_one_before() {
         assert_eq!((story.sees_there(), story.here.is_settled()), (is_same, false));
         assert_eq!(story.here.counters().purges, u64::from(!is_same));
         assert!(matches!(&*said, [(_, Body::Want { first: 0, life: asked, .. })] if *asked == life), "{said:?}");
-        // The life before is over.
+        // The previous life is over.
         story.hear("there", claims(2, &["late"]));
         assert_eq!(
             story.said(),
@@ -540,7 +543,7 @@ fn a_farewell_counts_for_its_life_and_those_before() {
         let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
         story.hear_of("there", life, Body::Goodbye);
         assert_eq!(story.sees_there(), !is_gone, "{life:?}");
-        // And for words of it that come late.
+        // The same holds for late messages of that life.
         story.said();
         story.hear_of("there", life, heartbeat(0));
         assert_eq!(story.said().len(), 1);

@@ -1,4 +1,5 @@
-//! Listings in pages, while names, groups and members come and go: what is there all the time is listed exactly once.
+//! Listings in pages while names, groups and members change: everything that exists all the time is listed exactly
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +8,14 @@ use touchline_registry::{HashSeed, Limits, Output, OwnerId, Replica, ReplicaSett
 
 use crate::START_MS;
 
-/// Slots that one page looks at: it must not keep others waiting.
+/// The number of slots that one page examines; it must not delay other work.
 const PAGE_MAX: usize = 1_024;
 
 fn owner(number: u32) -> OwnerId {
     OwnerId(u128::from(number).to_le_bytes())
 }
 
-/// What is listed: by its number.
+/// The kind of entries that are listed.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Names,
@@ -22,7 +23,7 @@ enum Kind {
     Members,
 }
 
-/// Every third is of another kind, so that a listing has to choose.
+/// Every third entry is of another kind, so that a listing must select.
 fn is_chosen(number: u32) -> bool {
     !number.is_multiple_of(3)
 }
@@ -62,18 +63,18 @@ impl Kind {
 #[derive(Debug, Clone)]
 struct Listing {
     kind: Kind,
-    /// How many there are at first, and which of them go before the listing begins.
+    /// How many entries exist at first, and which of them are removed before the listing begins.
     size: u32,
     gone: BTreeSet<u32>,
     limit: usize,
-    /// What comes and goes before each page.
+    /// The entries that are added and removed before each page.
     changes: Vec<Vec<(u32, bool)>>,
 }
 
 fn listing() -> impl Strategy<Value = Listing> {
     let kinds = prop_oneof![Just(Kind::Names), Just(Kind::Groups), Just(Kind::Members)];
     let limits = prop_oneof![1..50_usize, 900..1_200_usize, Just(usize::MAX)];
-    // Around what one page looks at, and more.
+    // Sizes near the number of slots in a page, and larger ones.
     let sizes = prop_oneof![0..50_u32, 1_000..1_100_u32, 2_000..2_100_u32, 0..5_000_u32];
     let gone = prop::collection::btree_set(0..5_000_u32, 0..500);
     let changes = prop::collection::vec(prop::collection::vec((0..6_000_u32, any::<bool>()), 0..20), 1..5);
@@ -155,21 +156,21 @@ fn a_listing_ends_with_the_last_page_that_can_have_anything() {
             });
             let listed: Vec<usize> = listed.collect();
             let all = (0..size).filter(|number| is_chosen(*number)).count();
-            // Members that fit into one page are looked for by their group.
+            // Members that fit into one page are found by their group.
             let expected = if matches!(kind, Kind::Members) && all <= 1_024 { 1 } else { pages };
             assert_eq!((listed.iter().sum::<usize>(), listed.len()), (all, expected), "{kind:?} {size}");
         }
     }
 }
 
-/// What happens to names between two steps of a walk.
+/// A change of names between two steps of a walk.
 #[derive(Debug, Clone)]
 enum NameChange {
     /// A client registers a name, or takes it over.
     Take(u32, u32),
-    /// The owner gives it up.
+    /// The owner releases the name.
     Free(u32),
-    /// Another node claims it, or gives its claim up.
+    /// Another node claims the name, or withdraws its claim.
     Claim(u32),
     Withdraw(u32),
 }
@@ -204,7 +205,7 @@ impl NamePair {
         pair
     }
 
-    /// Brings all messages over.
+    /// Delivers all messages.
     fn exchange(&mut self) {
         for _ in 0..8 {
             for from in [0, 1] {

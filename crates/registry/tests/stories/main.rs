@@ -1,6 +1,6 @@
-//! Stories of one node, *here*, and others whose every word is written by hand, as `docs/registry.md` has the wire:
-//! what a node asks for, what it answers, how often, and what it makes of nonsense. The cluster as a whole is in
-//! `tests/simulation`.
+//! Stories of one node, *here*, and others. Every message of the others is written by hand according to the wire format
+//! in `docs/internals/replication.md`. The stories show what a node asks for, what it answers, how often, and how it
+//! treats nonsense. The cluster as a whole is tested in `tests/simulation`.
 
 mod catching_up;
 mod economy;
@@ -16,27 +16,27 @@ use wire::{Body, Life, Message};
 
 const START_MS: u64 = 1_000_000;
 const BIRTH: u64 = 7;
-/// The life of other nodes.
+/// The life of the other nodes.
 const OTHER_LIFE: Life = (1, 1);
 
 fn id(n: u8) -> OwnerId {
     OwnerId([n; 16])
 }
 
-/// A node, the time, and what has come of it.
+/// A node, the time, and the results so far.
 struct Story {
     here: Replica,
     now_ms: u64,
     events: Vec<RegistryEvent>,
-    /// Times that the host was asked to look at its connections.
+    /// How many times the host was asked to check its connections.
     probes: usize,
-    /// Names about which the backend was asked.
+    /// The names about which the backend was asked.
     questions: Vec<String>,
-    /// Names that were lost.
+    /// The names that were lost.
     lost: Vec<String>,
-    /// Nodes that came and went.
+    /// The nodes that appeared (true) and disappeared (false).
     nodes: Vec<(String, bool)>,
-    /// Nodes that were said to have other options.
+    /// The nodes that were reported to have other options.
     differing: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Story {
         Story { here, now_ms, events, probes: 0, questions, lost, nodes, differing }
     }
 
-    /// It follows another node, *there*, which has said nothing but this.
+    /// A story in which *here* follows another node, *there*, which has sent only these operations.
     fn following(settings: &ReplicaSettings, operations: &[u8], last: u64) -> Story {
         let mut story = Story::new(settings);
         story.hear("there", heartbeat(last));
@@ -68,20 +68,20 @@ impl Story {
         self.hear_of(node, OTHER_LIFE, body);
     }
 
-    /// A message of another node's life.
+    /// Receives a message of another node's life.
     fn hear_of(&mut self, node: &str, life: Life, body: Body) {
         let message = Message { node: node.into(), life, clock: self.now_ms << 16, policy: 0, body };
         self.here.receive(&message.write(), self.now_ms);
     }
 
-    /// What it has said since this was last asked, and to whom; heartbeats apart.
+    /// What *here* has sent since the last call, and to which nodes, without heartbeats.
     fn said(&mut self) -> Vec<(Option<String>, Body)> {
         let mut all = self.messages();
         all.retain(|(_, message)| !matches!(message.body, Body::Heartbeat { .. }));
         all.into_iter().map(|(to, message)| (to, message.body)).collect()
     }
 
-    /// All messages since this was last asked.
+    /// All messages since the last call.
     fn messages(&mut self) -> Vec<(Option<String>, Message)> {
         self.here.flush();
         let mut messages = Vec::new();
@@ -101,7 +101,7 @@ impl Story {
         messages
     }
 
-    /// The first numbers and the nonces of what it has asked *there* for.
+    /// The first numbers and the nonces of the requests to *there*.
     fn wanted(&mut self) -> Vec<(u64, u64)> {
         let all = self.said().into_iter().filter_map(|(to, body)| match body {
             Body::Want { to: addressee, life, first, nonce } => {
@@ -113,7 +113,7 @@ impl Story {
         all.collect()
     }
 
-    /// Time passes, and the node does what is due every tenth of a second.
+    /// Lets time pass. The node does what is due ten times per second.
     fn pass(&mut self, ms: u64) {
         let end_ms = self.now_ms + ms;
         while self.now_ms < end_ms {
@@ -122,7 +122,7 @@ impl Story {
         }
     }
 
-    /// The node stands still, and goes on.
+    /// Lets the node stand still and continue.
     fn stand_still(&mut self, ms: u64) {
         self.now_ms += ms;
         self.here.tick(self.now_ms);
@@ -142,7 +142,7 @@ impl Story {
         self.events.drain(..).map(|event| (event.change, event.entry.key().to_owned(), event.reason)).collect()
     }
 
-    /// The present life of this node, by what it says.
+    /// The current life of this node, according to its messages.
     fn life(&mut self) -> Life {
         self.here.joined(self.now_ms);
         self.here.tick(self.now_ms);
@@ -150,12 +150,12 @@ impl Story {
     }
 }
 
-/// A heartbeat of a node that has nothing, or of which other things have come already.
+/// A heartbeat of a node without entries, or of a node whose entries have arrived already.
 fn heartbeat(last: u64) -> Body {
     Body::Heartbeat { last, digest: 0, entries: 0, limits: (255, 4_096), lives: Vec::new() }
 }
 
-/// What *there* says of a name at a number.
+/// Claims of names by *there*, from a number on.
 fn claims(first: u64, names: &[&str]) -> Body {
     let operations: Vec<u8> =
         names.iter().flat_map(|name| wire::claim(0, &wire::record(id(200), 1 << 16, 0, name, ""))).collect();

@@ -1,4 +1,4 @@
-//! What is gone is given back, to the last byte: nothing holds it any more. How much that is altogether is in
+//! Removed entries are freed to the last byte, because nothing refers to them any more. The total is measured in
 //! `tests/memory.rs`.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use touchline_registry::{HashSeed, Replica, ReplicaSettings};
 
 use crate::{START_MS, id};
 
-/// Every entry holds its node's name, so that counting who holds that tells whether an entry is left anywhere.
+/// Every entry refers to its node's name. So the number of references shows whether an entry is left anywhere.
 #[test]
 fn no_entry_outlives_a_registry() {
     let mut replica = Replica::new("here", 1, ReplicaSettings::default(), HashSeed::repeatable(7), START_MS);
@@ -16,7 +16,7 @@ fn no_entry_outlives_a_registry() {
         replica.register(id((number % 250) as u8), &format!("name-{number}"), b"", false, START_MS).expect("free");
     }
     let node = Arc::clone(replica.lookup("name-0").expect("registered").node());
-    // Some are replaced, some removed: who reads at that moment may still see them, so they are given back later.
+    // Some entries are replaced and some removed. A concurrent reader may still see them, so they are freed later.
     (0..2_000).step_by(3).for_each(|number| {
         let owner = id((number % 250) as u8);
         replica.update_meta(owner, &format!("name-{number}"), b"more", None).expect("owned");

@@ -1,12 +1,12 @@
-//! The wire as `docs/registry.md` has it, written and read a second time: by what that page says, not by the crate's
-//! own code.
+//! The wire format of `docs/internals/replication.md`, written and read a second time: according to that page, and not
+//! with the crate's own code.
 
 use touchline_registry::OwnerId;
 
-/// The order and the birth of a node's life.
+/// The order and the birth number of a node's life.
 pub(crate) type Life = (u64, u64);
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Body {
     Delta { first: u64, count: u64, operations: Vec<u8> },
@@ -17,7 +17,7 @@ pub(crate) enum Body {
     Outdated { to: String, past: Life, known: Life },
 }
 
-/// A whole message.
+/// A whole message with its head.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Message {
     pub(crate) node: String,
@@ -160,7 +160,7 @@ impl Reader<'_> {
     }
 }
 
-/// An entry as it travels.
+/// The bytes of an entry in a message.
 pub(crate) fn record(owner: OwnerId, stamp: u64, revision: u32, key: &str, meta: &str) -> Vec<u8> {
     let length = (key.len() as u16).to_le_bytes();
     [&owner.0[..], &stamp.to_le_bytes(), &revision.to_le_bytes(), &length, key.as_bytes(), meta.as_bytes()].concat()
@@ -197,5 +197,5 @@ pub(crate) fn close(owner: OwnerId, reason: u8) -> Vec<u8> {
     [&[5], &owner.0[..], &[reason]].concat()
 }
 
-/// No claim is doubtful any more.
+/// The operation that ends all doubts.
 pub(crate) const TRUST: [u8; 1] = [6];

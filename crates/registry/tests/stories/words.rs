@@ -1,4 +1,5 @@
-//! What nodes say to each other is what `docs/registry.md` says; what is no such word is counted, and changes nothing.
+//! The messages between nodes are those of `docs/internals/replication.md`. Anything else is counted and changes
+//! nothing.
 
 use touchline_registry::{
     ConflictPolicyKind, EntryChange, HashSeed, Limits, Output, Reason, Replica, ReplicaSettings, Stamp,
@@ -54,7 +55,7 @@ fn each_operation_of_another_node_is_carried_out() {
         story.hear("there", Body::Delta { first: number, count: 1, operations: operation });
         assert_eq!(story.changes(), [(change, key.clone(), reason)]);
     }
-    // It has applied all of them, and the digest is that of a node that has nothing.
+    // All operations are applied, and the digest is that of a node without entries.
     story.hear("there", heartbeat(8));
     let seen = story.here.counters();
     assert_eq!((story.said(), seen.malformed, seen.digests_wrong, seen.snapshots_installed), (Vec::new(), 0, 0, 1));
@@ -73,8 +74,8 @@ fn each_reason_is_told_as_it_came() {
     assert_eq!(story.here.counters().malformed, 0);
 }
 
-/// Nodes of different versions compare digests: another sum for the same entries would make them send snapshots for
-/// ever.
+/// Nodes of different versions compare digests. Another sum for the same entries would make them send snapshots
+/// forever.
 #[test]
 fn a_heartbeat_tells_what_the_node_has_and_the_digest_of_it_never_changes() {
     let mut story = Story::new(&ReplicaSettings::default());
@@ -103,7 +104,7 @@ fn a_heartbeat_tells_what_the_node_has_and_the_digest_of_it_never_changes() {
 #[test]
 fn a_heartbeat_tells_whose_entries_are_here() {
     let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
-    // Of this one no snapshot has come.
+    // No snapshot of this node has arrived.
     story.hear_of("also", (3, 4), heartbeat(0));
     story.messages();
     story.pass(1_000);
@@ -138,7 +139,7 @@ fn what_is_no_message_is_counted_and_nothing_else() {
     let mut no_text = good("there", 0, Body::Goodbye);
     no_text[3] = 255;
     let cut = good("there", 0, heartbeat(5)).split_last().map(|(_, rest)| rest.to_vec()).expect("bytes");
-    // Ten bytes of a number, of which the last has more bits than are left.
+    // A number of ten bytes, the last of which has more bits than are left.
     let too_great = [&[1, 5, 1, b'x'][..], &[255; 9], &[2, 1, 1, 0]].concat();
     let greatest = [&[1, 5, 1, b'x'][..], &[255; 9], &[1, 1, 1, 0]].concat();
     let words = [Vec::new(), another_version, no_kind, no_text, cut, good("there", 4, Body::Goodbye), too_great];
@@ -168,7 +169,7 @@ fn a_broken_operation_is_counted_and_a_snapshot_is_asked_for() {
         assert_eq!(story.wanted().iter().map(|(first, _)| *first).collect::<Vec<_>>(), [0]);
         assert!(story.here.lookup("bike").is_some(), "what was whole counts");
     }
-    // More operations than the message says.
+    // The message contains more operations than it states.
     let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
     story.hear("there", Body::Delta { first: 1, count: 1, operations: [whole, unclaim("boat", 0)].concat() });
     assert_eq!((story.here.counters().malformed, story.wanted().len()), (1, 1));
@@ -183,7 +184,7 @@ fn a_record_that_is_none_is_counted() {
             let mut story = Story::following(&ReplicaSettings::default(), &[], 0);
             story.hear("there", Body::Delta { first: 1, count: 1, operations: operation.clone() });
             assert_eq!((story.here.counters().malformed, story.changes().len()), (1, 0));
-            // In a snapshot too; the rest of it counts.
+            // The same in a snapshot; the rest of the snapshot counts.
             let mut story = Story::following(
                 &ReplicaSettings::default(),
                 &[operation, claim(0, &record(id(1), STAMP, 0, "boat", ""))].concat(),
@@ -247,7 +248,7 @@ fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
     );
     assert_eq!((beat(&mut story, 3, (255, 9)), try_lengths(&mut story)), ((ConflictPolicyKind::Reject, 2), (10, 9)));
     assert_eq!((beat(&mut story, 3, (8, 9)), try_lengths(&mut story)), ((ConflictPolicyKind::Reject, 3), (8, 9)));
-    // Its options are changed to ours.
+    // Its options are changed to those of this node.
     assert_eq!((beat(&mut story, 2, (10, 10)), try_lengths(&mut story)), ((ConflictPolicyKind::Oldest, 3), (10, 10)));
     assert_eq!(beat(&mut story, 3, (1, 1)), (ConflictPolicyKind::Reject, 4));
     story.hear("there", Body::Goodbye);
@@ -264,10 +265,10 @@ fn a_mark_of_doubt_is_taken_away_by_its_word() {
     story.hear("there", heartbeat(0));
     let nonce = story.wanted()[0].1;
     let operations = claim(0, &record(id(1), 1 << 16, 0, "bike", ""));
-    // The stamp that is doubtful is the claim's own.
+    // The doubtful stamp is that of the claim itself.
     story.hear("there", Body::Snapshot { last: 1, doubt: 1 << 16, nonce, part: 0, parts: 1, operations });
     story.here.register(id(2), "bike", b"", false, START_MS).expect_err("taken");
-    // Another node's later claim beats the doubtful one, and does not beat it once it is trusted.
+    // Another node's later claim wins against the doubtful one, and no longer wins once the first one is trusted.
     story.hear("also", heartbeat(0));
     let Some((_, Body::Want { nonce, .. })) = story.said().pop() else { panic!("a snapshot is asked for") };
     let operations = claim(0, &record(id(3), 2 << 16, 0, "bike", ""));
@@ -285,7 +286,7 @@ fn a_life_that_is_over_is_told_so_and_only_so_many_are_remembered() {
         story.now_ms += 1;
         story.hear_of(&name(number), (5, number), Body::Goodbye);
     }
-    // The oldest of 1,025 is forgotten.
+    // The oldest of 1,025 nodes is forgotten.
     for (number, is_known) in [(1, true), (1_024, true), (0, false)] {
         story.messages();
         story.hear_of(&name(number), (5, number), heartbeat(0));
@@ -302,8 +303,7 @@ fn what_the_carrier_does_not_take_is_refused() {
         let longest =
             (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();
         let longest = longest.expect("some fit");
-        // Reckoned with are 160 bytes and the node's name for a message, and 48 for an entry besides its key and
-        // metadata.
+        // A message takes 160 bytes and the node's name, and an entry takes 48 bytes, without key and metadata.
         assert_eq!(longest, (700 - 160 - node.len() - 48 - 200).min(255));
         here.join(id(1), &"k".repeat(longest), &[0; 200], START_MS).expect("it fits");
         here.register(id(1), &"k".repeat(longest), &[0; 200], false, START_MS).expect("it fits");

@@ -1,5 +1,5 @@
-//! Several operations in one request, run in order: `batch`, and the lines of `POST /api`. `batch` decodes all of them
-//! before it runs the first.
+//! Several operations in one request, run in order: `batch`, and the lines of `POST /api`. `batch` decodes all
+//! operations before it runs the first.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use crate::auth::ApiRights;
 use crate::node::Node;
 use crate::runtime::operation_metrics::NO_OPERATION;
 
-/// Operations in one request.
+/// The most operations in one request.
 pub(super) const COMMANDS_MAX: usize = 10_000;
 
-/// Commands, each an object with one operation's name and its parameters. `parallel` is accepted; the order of replies
-/// is the same.
+/// The commands of a batch. Each is an object with the name of one operation and its parameters. `parallel` is accepted
+/// and has no effect on the order of the replies.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -33,12 +33,12 @@ struct BatchRequest<'a> {
     commands: Option<Vec<BTreeMap<&'a str, &'a RawValue>>>,
 }
 
-/// `POST /api/batch`: `{"replies": […]}` without a surrounding `result`, each reply `{"<operation>":{…}}` or
-/// `{"error":{…}}`. A command that names no operation, or several, is answered with 107. More than [`COMMANDS_MAX`]
-/// commands are refused with 107, and none is run.
+/// Serves `POST /api/batch`. The answer is `{"replies": […]}` without a surrounding `result`. Each reply is
+/// `{"<operation>":{…}}` or `{"error":{…}}`. A command that names no operation, or several, is answered with 107. A
+/// batch of more than [`COMMANDS_MAX`] commands is refused with 107, and none of them is run.
 ///
 /// # Errors
-/// When the body, or the parameters of any command, have another shape: then nothing has been done.
+/// When the body, or the parameters of any command, have the wrong shape. No command has run then.
 pub(super) async fn batch(
     node: &Node,
     rights: &ApiRights,
@@ -58,7 +58,7 @@ pub(super) async fn batch(
             None => None,
         });
     }
-    // By hand: each reply is awaited before the next one begins, and operations write into the same bytes.
+    // Written by hand: each reply is awaited before the next one begins, and all operations write into the same buffer.
     let (mut reply, mut time) = (ApiReply::of_batch(b"{\"replies\":[".to_vec()), BatchTime::default());
     for (index, call) in calls.into_iter().enumerate() {
         if index > 0 {
@@ -88,14 +88,14 @@ fn too_many(node: &Node) -> ApiReply {
     ApiReply::of_refusal(OperationError::bad("commands"))
 }
 
-/// Refuses one command, which is not run.
+/// Refuses one command without running it.
 fn refuse(node: &Node, method: &str, object: &mut ObjectWriter<'_>, error: Error) -> OperationError {
     node.metrics_here().operations.count_error(place_of(method), error.code);
     ErrorJson::from(error).write(object.key("error"));
     error.into()
 }
 
-/// One command of `POST /api`.
+/// One command in the body of `POST /api`.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct BatchLine<'a> {
@@ -108,7 +108,7 @@ struct BatchLine<'a> {
 }
 
 impl BatchLine<'_> {
-    /// The operation's name: it may be written in capitals, or as a number.
+    /// Returns the name of the operation. The caller may write it in capitals, or as a number.
     fn operation(&self) -> String {
         let written = self.method.get();
         match written.parse::<usize>() {
@@ -118,11 +118,11 @@ impl BatchLine<'_> {
     }
 }
 
-/// `POST /api`: one command or several, each a JSON object, usually one a line; one line of reply for each. A command
-/// with malformed parameters is answered with 107, the others are run.
+/// Serves `POST /api`: one command or several, each a JSON object, usually one a line. The answer has one line for
+/// each. A command with malformed parameters is answered with 107, and the others are run.
 ///
 /// # Errors
-/// When something in the body is not a command: then nothing has been done.
+/// When a part of the body is not a command. No command has run then.
 pub(super) async fn lines(
     node: &Node,
     rights: &ApiRights,

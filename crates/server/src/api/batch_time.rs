@@ -1,4 +1,4 @@
-//! The time of a batch: the lists of connections in it take together no longer than a single one may.
+//! The time limit of a batch: all lists of connections in it together take no longer than a single one may.
 
 use std::time::Duration;
 
@@ -8,26 +8,27 @@ use super::operation::Operation as _;
 use super::operations::connected::ConnectionsOperation;
 use crate::node::Node;
 
-/// How long all `connections` of a batch may take: a second, in which other nodes answer, and the time of a page.
+/// How long all `connections` of a batch may take together: one second in which other nodes answer, and the time of one
+/// page.
 const LISTINGS_TIME_MAX: Duration = Duration::from_millis(1_050);
 
-/// What the lists of connections of a batch have taken so far.
+/// The time that the lists of connections of a batch have taken so far.
 #[derive(Default)]
 pub(super) struct BatchTime {
     listings: Duration,
 }
 
 impl BatchTime {
-    /// Whether an operation may begin.
+    /// Checks whether an operation may begin.
     ///
     /// # Errors
-    /// 111 for a list of connections when those before it have taken all the time.
+    /// 111 for a list of connections if the earlier lists have used up the time.
     pub(super) fn admit(&self, operation: &str) -> Result<(), Error> {
         let is_over = operation == ConnectionsOperation::NAME && self.listings >= LISTINGS_TIME_MAX;
         if is_over { Err(Error::TOO_MANY_REQUESTS) } else { Ok(()) }
     }
 
-    /// Waits for an operation, and notes how long it took.
+    /// Runs an operation, and adds the time of a list of connections.
     pub(super) async fn measure<T>(&mut self, node: &Node, operation: &str, run: impl Future<Output = T>) -> T {
         if operation != ConnectionsOperation::NAME {
             return run.await;

@@ -1,4 +1,4 @@
-//! Who calls the server API, whichever way the request comes, and which refusals of its operations are logged.
+//! The callers of the server API over HTTP and gRPC, and the refusals of operations that are logged.
 
 use touchline_engine::TokenError;
 use touchline_protocol::Error;
@@ -12,13 +12,13 @@ use crate::runtime::refusals::RefusalLine;
 
 /// Why a caller is not served.
 pub(super) enum CallerRefusal {
-    /// It has shown no key, or a wrong one: why, for the log, and what it is told.
+    /// The caller sent no key, or a wrong one. The texts: the cause for the log, and the message for the caller.
     Unauthorized(&'static str, &'static str),
-    /// Nobody can tell yet whether its token is good.
+    /// The token cannot be verified yet. The text is the cause for the log.
     Unavailable(&'static str),
 }
 
-/// The caller who shows a token; None = tokens are not taken.
+/// Returns the caller that a token names; None = the server API accepts no tokens.
 pub(super) fn by_token<'g>(
     generation: &'g Generation,
     shown: &[u8],
@@ -26,7 +26,7 @@ pub(super) fn by_token<'g>(
 ) -> Option<Result<&'g ApiCaller, CallerRefusal>> {
     let token = std::str::from_utf8(shown.trim_ascii()).unwrap_or_default();
     let found = generation.access.api.of_token(token, now_s)?;
-    let text = "the token that was sent is not good for http_api.jwks";
+    let text = "the token that was sent is not valid for http_api.jwks";
     Some(found.map_err(|error| match error {
         TokenError::Expired => CallerRefusal::Unauthorized("server API: exp of the token has passed", text),
         TokenError::Invalid(cause) => CallerRefusal::Unauthorized(cause, text),
@@ -34,8 +34,8 @@ pub(super) fn by_token<'g>(
     }))
 }
 
-/// Logs why the server API refused an operation, where the caller or the configuration is the cause. `request_id`:
-/// empty = the request has none.
+/// Logs why the server API refused an operation, if the caller or the configuration is the cause. `request_id`: empty =
+/// the request has no id.
 pub(super) fn log_refused_operation(
     node: &Node,
     remote: Remote,
@@ -50,7 +50,7 @@ pub(super) fn log_refused_operation(
             "server API: the operation cannot do what the field asks for"
         }
         Error::NOT_AVAILABLE => {
-            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
+            "server API: the operation needs a feature that is off (for the namespace, or in [store])"
         }
         Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
         _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",

@@ -1,41 +1,41 @@
-//! Every code that a caller or a client may meet, as `GET /api/errors` tells it.
+//! All codes that a caller or a client may receive, as `GET /api/errors` returns them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
-/// Every code with its meaning.
+/// All codes with their meanings.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ErrorCatalogue")]
 pub(super) struct Catalogue {
-    /// Why a command of a client, or an operation of the server API, was refused.
+    /// The errors that refuse a command of a client or an operation of the server API.
     errors: Vec<CatalogueError>,
-    /// Why a connection was ended.
+    /// The codes with which a connection ends.
     disconnects: Vec<DisconnectCode>,
-    /// Why a subscription was ended.
+    /// The codes with which a subscription ends.
     unsubscribes: Vec<UnsubscribeCode>,
 }
 
-/// An error.
+/// One error with its statuses and its remedy.
 #[derive(Serialize, JsonSchema)]
 struct CatalogueError {
     /// The number on the wire.
     code: u32,
-    /// The name, in capitals.
+    /// The name of the error, in capitals.
     name: &'static str,
-    /// The text on the wire; more may stand behind it.
+    /// The text on the wire; the server may append details to it.
     message: &'static str,
-    /// The status of an HTTP answer that tells the error.
+    /// The status of an HTTP answer that reports the error.
     http_status: u16,
-    /// The status of a gRPC answer that tells the error.
+    /// The status of a gRPC answer that reports the error.
     grpc_status: u8,
     /// Whether the same request may succeed later.
     temporary: bool,
-    /// What can be done about it.
+    /// What the caller or the operator can do about it.
     remedy: &'static str,
 }
 
-/// A reason why a connection was ended.
+/// A code with which a connection ends.
 #[derive(Serialize, JsonSchema)]
 struct DisconnectCode {
     /// The close code of a WebSocket.
@@ -46,7 +46,7 @@ struct DisconnectCode {
     reconnect: bool,
 }
 
-/// A reason why a subscription was ended.
+/// A code with which a subscription ends.
 #[derive(Serialize, JsonSchema)]
 struct UnsubscribeCode {
     /// The number on the wire.

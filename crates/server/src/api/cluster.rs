@@ -1,4 +1,4 @@
-//! Operations that concern other nodes: the messages between nodes, and how their answers become one.
+//! Operations that concern other nodes: the messages between nodes, and how their answers are merged.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,22 +14,22 @@ use super::operation::{Operation, OperationError, OtherNodes};
 use super::version::V1;
 use crate::node::Node;
 
-/// An operation that one node requests from others.
+/// A request of one node to the others to run an operation.
 #[derive(Deserialize)]
 pub(super) struct BroadcastMessage<'a> {
     pub(super) method: &'a str,
-    /// The first version of the server API that has the operation in this form; None = the first version of all.
+    /// The first version of the server API that has the operation in this form; None = version 1.
     #[serde(default)]
     pub(super) version: Option<u16>,
     #[serde(borrow, default)]
     pub(super) params: Option<&'a RawValue>,
 }
 
-/// Stands behind the name of an operation whose request is gathered. A node that does not know such requests refuses
-/// the name, so it never takes the request for another one.
+/// The suffix of an operation's name if its request is gathered. A node that does not know gathered requests refuses
+/// the name, so it never mistakes the request for another one.
 pub(super) const GATHERED: &str = ".gathered";
 
-/// Bytes around the parameters of an operation in a message between nodes.
+/// The number of bytes around the parameters of an operation in a message between nodes.
 const BROADCAST_OVERHEAD: usize = 64;
 
 /// Encodes an operation as a message to other nodes.
@@ -45,13 +45,13 @@ fn broadcast_message(method: &str, since: u16, params: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An answer of another node.
+/// The answer of another node.
 #[derive(Deserialize)]
 struct NodeReply<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     error: Option<NodeError>,
-    /// The id of the node; None = an earlier version, which does not tell it.
+    /// The id of the node; None = the node has an earlier version, which does not send its id.
     #[serde(default)]
     node: Option<&'a str>,
 }
@@ -75,7 +75,7 @@ impl NodeError {
 /// the JSON of the request, for the other nodes.
 ///
 /// # Errors
-/// The operation's error; then nothing is written.
+/// The error of the operation. Nothing is written then.
 pub(super) async fn run_everywhere<'a, O: Operation>(
     node: &'a Node,
     request: O::Request<'a>,
@@ -85,7 +85,7 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
 ) -> Result<(), OperationError> {
     let is_gathered = O::is_gathered(&request);
     let may_go_out = is_gathered || matches!(O::SCOPE, OperationScope::Broadcast | OperationScope::ClientNode);
-    // An operation that is too large to be sent to the other nodes is not run here either.
+    // An operation that is too large for a message to the other nodes is not run here either.
     if may_go_out && node.is_too_large(params.len() + BROADCAST_OVERHEAD) {
         return Err(Error::BAD_REQUEST.into());
     }
@@ -109,6 +109,7 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
         }
         _ => {}
     }
+    O::conclude(node, &mut reply).await?;
     reply.write(object.key(key));
     Ok(())
 }
@@ -116,7 +117,7 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
 /// Runs an operation on this node alone, and writes its result as the member `key` of an object.
 ///
 /// # Errors
-/// The operation's error; then nothing is written.
+/// The error of the operation. Nothing is written then.
 pub(super) async fn run_here<'a, O: Operation>(
     node: &'a Node,
     request: O::Request<'a>,
@@ -127,16 +128,16 @@ pub(super) async fn run_here<'a, O: Operation>(
     Ok(())
 }
 
-/// Adds the results of all other nodes that answer in time to the one of this node.
+/// Adds the results of all other nodes that answer in time to the result of this node.
 async fn merge_others<O: Operation>(node: &Node, message: Vec<u8>, reply: &mut O::Reply) {
     let peers = node.peers_in_order();
     let (answers, _) = node.gather(message, |_| false).await;
-    // Afterwards: a link that was lost meanwhile has brought no answers.
+    // Checked after the answers: if the link was lost in the meantime, no answers arrived.
     let is_cut_off = !node.is_linked.load(Relaxed);
     O::merge(reply, &OtherNodes { is_cut_off, ..others(&answers, peers) });
 }
 
-/// What the other nodes have answered. `peers`: the ids of those that were asked.
+/// Returns the answers of the other nodes. `peers`: the ids of the nodes that were asked.
 fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
     let read = answers.iter().filter_map(|answer| serde_json::from_slice::<NodeReply<'_>>(answer).ok());
     let (mut results, mut busy, mut unnamed_refusals) = (Vec::new(), Vec::new(), 0);
@@ -150,7 +151,7 @@ fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
         }
     }
     peers.retain(|peer| !results.iter().any(|(node, _)| *node == Some(&**peer)));
-    // Nodes of an earlier version do not tell their ids: where as many have answered as are left, all have.
+    // Nodes of an earlier version do not send their ids. If as many of them answered as peers are left, all answered.
     if results.iter().filter(|(node, _)| node.is_none()).count() >= peers.len() {
         peers.clear();
     }
@@ -159,7 +160,7 @@ fn others(answers: &[Bytes], mut peers: Vec<Box<str>>) -> OtherNodes<'_> {
     OtherNodes { results, missing: peers, busy, may_come_back, is_cut_off: false }
 }
 
-/// Asks the other nodes for an operation that only the node of a client can run.
+/// Asks the other nodes to run an operation that only the node of a client can run.
 ///
 /// # Errors
 /// As [`first`].
@@ -168,7 +169,7 @@ async fn ask_client_node(node: &Node, message: Vec<u8>) -> Result<Vec<u8>, Error
     first(&answers, asked)
 }
 
-/// Whether an answer comes from the one node that has the client: it is anything but "not registered".
+/// Whether an answer comes from the one node that has the client: any answer but "not registered" does.
 fn is_of_client(answer: &[u8]) -> bool {
     serde_json::from_slice(answer).is_ok_and(|answer: NodeReply<'_>| match answer.error {
         Some(error) => !error.is_not_registered(),
@@ -176,10 +177,11 @@ fn is_of_client(answer: &[u8]) -> bool {
     })
 }
 
-/// The result of the one node that has the client, in JSON. `asked` is the number of nodes that were asked.
+/// Returns the result of the one node that has the client, as JSON. `asked`: the number of nodes that were asked.
 ///
 /// # Errors
-/// The error of that node; 4009 when no node has the client and some did not answer, because one of these may have it.
+/// The error of that node. 4009 if no node has the client and some nodes did not answer, because one of them may have
+/// it.
 fn first(answers: &[Bytes], asked: usize) -> Result<Vec<u8>, Error> {
     let mut refused = if answers.len() < asked { Error::CLUSTER_UNREACHABLE } else { Error::NOT_REGISTERED };
     for answer in answers {

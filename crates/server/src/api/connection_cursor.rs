@@ -1,4 +1,4 @@
-//! How far each node of a cluster has come with a list of connections.
+//! The cursor of a list of connections: how far each node of the cluster has got.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use touchline_registry::OwnerId;
 
 use crate::runtime::registry_mailbox::route;
 
-/// Length of a cursor, bytes: room for some hundreds of nodes.
+/// The longest cursor, in bytes: room for some hundreds of nodes.
 pub(super) const CURSOR_SIZE_MAX: usize = 64 * 1_024;
 
-/// The connection that is next on a node: all before it were looked at.
+/// The next connection on a node. All connections before it have been visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ConnectionPlace(pub(super) u16, pub(super) u32);
 
 impl ConnectionPlace {
-    /// The place of a connection, which its id tells.
+    /// Returns the place of a connection, which its id contains.
     pub(super) fn of(client: OwnerId) -> Self {
         let (shard, slot) = route(client, usize::from(u16::MAX) + 1).unwrap_or_default();
         ConnectionPlace(shard, slot)
     }
 
-    /// The place behind a connection.
+    /// Returns the place after a connection.
     pub(super) fn behind(client: OwnerId) -> Self {
         let ConnectionPlace(shard, slot) = Self::of(client);
         match slot.checked_add(1) {
@@ -34,58 +34,58 @@ impl ConnectionPlace {
     }
 }
 
-/// How far each node has come, by the node's id, which each start of a node has anew: what was known of an earlier
-/// start is of no use.
+/// How far each node has got, by the id of the node. Each start of a node has another id, because places of an earlier
+/// start are of no use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ConnectionCursor {
-    /// The list that it belongs to: a hash of what was asked for.
+    /// The list that the cursor belongs to: a hash of the request.
     list: u64,
-    /// None = the node has told all.
+    /// The next place on each node; None = the node has returned all of its connections.
     nodes: BTreeMap<Box<str>, Option<ConnectionPlace>>,
 }
 
 impl ConnectionCursor {
-    /// No node has told anything of the list. `asked`: what is asked for.
+    /// Returns the cursor of a list from which no node has returned anything yet. `asked`: the request.
     pub(super) fn of(asked: &[u8]) -> Self {
         let hash = digest(&SHA256, asked);
         let list = hash.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
         ConnectionCursor { list, nodes: BTreeMap::new() }
     }
 
-    /// The same list, of which no node has told anything.
+    /// Returns a cursor of the same list without any place.
     pub(super) fn emptied(&self) -> Self {
         ConnectionCursor { list: self.list, nodes: BTreeMap::new() }
     }
 
-    /// Reads a cursor that this list has given; None = it is none.
+    /// Reads a cursor that this list has issued; None = the text is not such a cursor.
     pub(super) fn read(&self, text: &str) -> Option<Self> {
         let json = Some(text).filter(|text| text.len() <= CURSOR_SIZE_MAX)?;
         let cursor: Self = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(json).ok()?).ok()?;
         (cursor.list == self.list && !cursor.nodes.is_empty()).then_some(cursor)
     }
 
-    /// The text that [`ConnectionCursor::read`] reads; None = every node has told all.
+    /// Returns the text that [`ConnectionCursor::read`] reads; None = every node has returned all of its connections.
     pub(super) fn text(&self) -> Option<String> {
         let is_open = self.nodes.values().any(Option::is_some);
         is_open.then(|| URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default()))
     }
 
-    /// Whether a node is known, and its place: None = it has told all.
+    /// Returns the place of a node; the inner None = the node has returned all. The outer None = the node is unknown.
     pub(super) fn place(&self, node: &str) -> Option<Option<ConnectionPlace>> {
         self.nodes.get(node).copied()
     }
 
-    /// Every node that is known, and its place: None = it has told all.
+    /// Returns every known node with its place; None = the node has returned all.
     pub(super) fn places(&self) -> impl Iterator<Item = (&str, Option<ConnectionPlace>)> {
         self.nodes.iter().map(|(node, place)| (&**node, *place))
     }
 
-    /// Sets the place of a node; None = it has told all.
+    /// Sets the place of a node; None = the node has returned all.
     pub(super) fn set(&mut self, node: &str, place: Option<ConnectionPlace>) {
         self.nodes.insert(node.into(), place);
     }
 
-    /// Nodes that have told all.
+    /// Returns the number of nodes that have returned all of their connections.
     pub(super) fn finished(&self) -> usize {
         self.nodes.values().filter(|place| place.is_none()).count()
     }

@@ -1,4 +1,4 @@
-//! The walk of one node over its connections, shard by shard in the order of slots: a connection that stays is seen
+//! The walk of one node over its connections, shard by shard in the order of slots. It visits a connection that stays
 //! once.
 
 use std::collections::BTreeSet;
@@ -21,29 +21,29 @@ use crate::runtime::connection_query::{
 use crate::runtime::mailbox::{Inspection, Message};
 use crate::runtime::registry_mailbox::route;
 
-/// How long a page may take a node: then it ends, however few connections it has.
+/// How long a page may take on one node. Then the page ends, even if it has few connections.
 const PAGE_TIME_MAX: Duration = Duration::from_millis(50);
-/// The part of it in which no further connections are looked at: the registry tells the names of the last ones.
+/// The last part of that time. No further connections are visited in it, and the registry looks up names and groups.
 const REGISTRY_TIME: Duration = Duration::from_millis(10);
-// Connections are looked at for most of the time.
+// Most of the time is left for visiting connections.
 const _: () = assert!(REGISTRY_TIME.as_micros() * 2 < PAGE_TIME_MAX.as_micros());
-/// Bytes of a page, above which it ends.
+/// The size in bytes above which a page ends.
 const PAGE_SIZE_MAX: usize = 4 * 1_024 * 1_024;
 
-/// The connections of a node that fit, from a place on.
+/// The connections of one node on a page, beginning at a place.
 pub(super) struct ConnectionPage {
-    /// In the order of places.
+    /// The connections, in the order of their places.
     pub(super) rows: Vec<ConnectionRow>,
-    /// Where the next page begins; None = this was the last one.
+    /// Where the next page begins; None = this was the last page.
     pub(super) next: Option<ConnectionPlace>,
 }
 
-/// The right to scan the connections of a node: one at a time has it.
+/// The right to scan the connections of a node. Only one scan at a time has it.
 struct ScanPermit<'n>(&'n AtomicBool);
 
 impl<'n> ScanPermit<'n> {
     /// # Errors
-    /// 111 while another scan has it.
+    /// 111 while another scan has the permit.
     fn take(node: &'n Node) -> Result<Self, Error> {
         let is_taken = node.is_scanned.swap(true, Acquire);
         if is_taken { Err(Error::TOO_MANY_REQUESTS) } else { Ok(ScanPermit(&node.is_scanned)) }
@@ -56,7 +56,7 @@ impl Drop for ScanPermit<'_> {
     }
 }
 
-/// A page under way.
+/// A page that is being read.
 struct ConnectionWalk<'n> {
     node: &'n Node,
     query: &'n Arc<ConnectionQuery>,
@@ -67,10 +67,10 @@ struct ConnectionWalk<'n> {
     permit: Option<ScanPermit<'n>>,
 }
 
-/// Reads a page of this node, at most `rows_max` connections.
+/// Reads one page of this node, with at most `rows_max` connections.
 ///
 /// # Errors
-/// 111 when it needs a scan and another one is under way.
+/// 111 when the page needs a scan and another scan is running.
 pub(super) async fn page(
     node: &Node,
     query: &Arc<ConnectionQuery>,
@@ -95,7 +95,7 @@ impl<'n> ConnectionWalk<'n> {
         self.rows.len() >= self.rows_max || self.size >= PAGE_SIZE_MAX || self.node.clock.elapsed_us() >= ends_us
     }
 
-    /// Looks at some connections from a place on. Returns the next place; None = there is no other.
+    /// Visits some connections from a place on. Returns the next place; None = no connections are left.
     async fn step(&mut self, ConnectionPlace(shard, slot): ConnectionPlace) -> Result<Option<ConnectionPlace>, Error> {
         let shards = self.node.shards.len();
         if usize::from(shard) >= shards {
@@ -126,7 +126,7 @@ impl<'n> ConnectionWalk<'n> {
         Ok(next.map(|slot| ConnectionPlace(shard, slot)).or_else(behind))
     }
 
-    /// The slots of the connections of users on a shard; None = they are too many to be looked up.
+    /// Returns the slots of the connections of users on a shard; None = there are too many users to look up.
     async fn slots_of_users(&self, shard: ShardId, users: &BTreeSet<Box<str>>, from: u32) -> Option<Vec<u32>> {
         let users: Vec<Box<str>> = users.iter().cloned().collect();
         let mut slots = Vec::new();
@@ -138,7 +138,7 @@ impl<'n> ConnectionWalk<'n> {
         Some(slots)
     }
 
-    /// Looks at these slots of a shard, until the page is full. Returns the first that was not looked at.
+    /// Visits these slots of a shard until the page is full. Returns the first slot that was not visited.
     async fn visit(&mut self, shard: ShardId, slots: Vec<u32>) -> Option<u32> {
         let mut rest = &slots[..];
         while let Some((first, _)) = rest.split_first() {
@@ -153,12 +153,12 @@ impl<'n> ConnectionWalk<'n> {
         None
     }
 
-    /// Looks at slots of a shard in one turn. Returns the next one; None = there is no other.
+    /// Visits slots of a shard in one turn. Returns the next slot; None = that was the last one.
     async fn slice(&mut self, shard: ShardId, slots: SlotRange) -> Option<u32> {
         let rows_max = self.rows_max - self.rows.len();
         let question = |reply| ConnectionQuestion::Slice { query: Arc::clone(self.query), slots, rows_max, reply };
         let ConnectionSlice { mut rows, next } = ask(self.node, shard, question).await.unwrap_or_default();
-        // Who asks by channel is told of that channel alone: a key may be limited to it.
+        // A request for a channel returns only that channel, because the caller's key may be limited to it.
         if !matches!(self.query.selection, ConnectionSelection::Channel(_)) {
             add_held_entries(self.node, &mut rows, self.until_us).await;
         }
@@ -168,7 +168,7 @@ impl<'n> ConnectionWalk<'n> {
     }
 }
 
-/// Which of these users have a connection to this node, in their order.
+/// Returns for each of these users, in their order, whether the user has a connection to this node.
 pub(super) async fn are_online(node: &Node, users: &[Box<str>]) -> Vec<bool> {
     let mut online = vec![false; users.len()];
     for shard in 0..node.shards.len() {
@@ -181,7 +181,7 @@ pub(super) async fn are_online(node: &Node, users: &[Box<str>]) -> Vec<bool> {
     online
 }
 
-/// Asks a shard; None = it has ended.
+/// Asks a shard a question; None = the shard has ended.
 async fn ask<T>(
     node: &Node,
     shard: ShardId,

@@ -1,4 +1,4 @@
-//! What the table of operations says of each operation. Documentation and tests are made from it.
+//! The description of each operation in the table. The documentation and tests are made from it.
 
 use schemars::{Schema, SchemaGenerator};
 use touchline_protocol::Error;
@@ -6,13 +6,16 @@ use touchline_protocol::Error;
 /// On which nodes of a cluster an operation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationScope {
-    /// On the node that is asked: what it answers from is the same on every node, or reaches the others by itself.
+    /// On the node that receives the request. Every node can answer it, or the effect reaches the other nodes by
+    /// itself.
     AnyNode,
-    /// On every node, because connections of the user may be on each. The answer is that of the node that is asked.
+    /// On every node, because each may have connections of the user. The answer is that of the node that receives the
+    /// request.
     Broadcast,
-    /// On every node; the answers become one.
+    /// On every node; the answers are merged into one.
     Gather,
-    /// On the node that holds the client. If that is not the node that is asked, the others are asked.
+    /// On the node that has the client. If the node that receives the request does not have it, it asks the other
+    /// nodes.
     ClientNode,
 }
 
@@ -27,12 +30,12 @@ impl OperationScope {
         }
     }
 
-    /// The scope in a sentence of the documentation.
+    /// Returns the scope as words of a sentence of the documentation.
     pub fn text(self) -> &'static str {
         match self {
             OperationScope::AnyNode => "the asked node",
             OperationScope::Broadcast => "every node",
-            OperationScope::Gather => "every node, answers joined",
+            OperationScope::Gather => "every node, with merged answers",
             OperationScope::ClientNode => "the client's node",
         }
     }
@@ -45,25 +48,25 @@ pub struct OperationDescription {
     pub name: &'static str,
     /// What the operation does, in one sentence without a period.
     pub summary: &'static str,
-    /// The fields of the request.
+    /// Returns the names of the request's fields.
     pub request_fields: fn() -> Vec<&'static str>,
     /// The fields of the result, in Markdown; empty = the result is an empty object.
     pub result: &'static str,
-    /// A request, in JSON.
+    /// An example of a request, as JSON.
     pub example: &'static str,
-    /// A result, in JSON.
+    /// An example of a result, as JSON.
     pub reply_example: &'static str,
-    /// The schema of the request.
+    /// Makes the JSON schema of the request.
     pub(super) request_schema: fn(&mut SchemaGenerator) -> Schema,
-    /// The schema of the result.
+    /// Makes the JSON schema of the result.
     pub(super) reply_schema: fn(&mut SchemaGenerator) -> Schema,
-    /// The errors that the operation answers with, beside [`COMMON_ERRORS`].
+    /// The errors that the operation may return, in addition to [`COMMON_ERRORS`].
     pub errors: &'static [Error],
-    /// On which nodes it runs.
+    /// On which nodes the operation runs.
     pub scope: OperationScope,
     /// Whether the same request sent twice leaves the same state as sent once.
     pub is_idempotent: bool,
 }
 
-/// The errors that every operation may answer with.
+/// The errors that every operation may return.
 pub const COMMON_ERRORS: &[Error] = &[Error::INTERNAL, Error::BAD_REQUEST];

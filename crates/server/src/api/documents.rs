@@ -1,4 +1,4 @@
-//! What the server API says of itself: `GET /api/openapi.json` and `GET /api/errors`.
+//! The documents of the server API: `GET /api/openapi.json` and `GET /api/errors`.
 
 use std::sync::OnceLock;
 
@@ -23,7 +23,7 @@ pub(super) enum Document {
 }
 
 impl Document {
-    /// The document of this path, behind `/api/`; None = there is none.
+    /// Returns the document of this path after `/api/`; None = the document does not exist.
     pub(super) fn named(path: &str) -> Option<Self> {
         match path {
             OPEN_API => Some(Document::OpenApi),
@@ -32,7 +32,7 @@ impl Document {
         }
     }
 
-    /// The document, as JSON. It is written when it is first asked for, and kept.
+    /// Returns the document as JSON. It is made at the first request and cached.
     pub(super) fn text(self, version: u16) -> Bytes {
         static BY_VERSION: [OnceLock<Bytes>; VERSIONS.len()] = [const { OnceLock::new() }; VERSIONS.len()];
         static CATALOGUE: OnceLock<Bytes> = OnceLock::new();

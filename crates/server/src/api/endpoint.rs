@@ -1,4 +1,5 @@
-//! What answers `/api`: who calls, in which version, by which operation or document; how each refusal looks.
+//! Answers requests below `/api`: finds the caller, the version, and the operation or document, and shapes each
+//! refusal.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,7 +27,7 @@ use crate::transport::http::respond::{self, HttpResponse};
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
-/// The header fields that are looked at, of each the first. One pass over the few fields of a request costs less than a
+/// The header fields that matter, the first of each name. One pass over the few fields of a request costs less than a
 /// search for each.
 #[derive(Default)]
 struct SentFields<'r> {
@@ -62,7 +63,7 @@ impl<'r> SentFields<'r> {
     }
 }
 
-/// How one request wants to be answered.
+/// The form in which one request wants its answer.
 struct ApiQuestion {
     mode: ErrorMode,
     form: ApiForm,
@@ -74,19 +75,19 @@ impl ApiQuestion {
         self.id.to_str().unwrap_or_default()
     }
 
-    /// An answer with this body, in the caller's form.
+    /// Makes an answer with this body, in the caller's form.
     fn respond(&self, status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
         let mut response = respond::body(status, self.form.content_type, body);
         response.headers_mut().insert(X_REQUEST_ID.clone(), self.id.clone());
         response
     }
 
-    /// The answer of an operation.
+    /// Makes the answer of an operation.
     fn answer(&self, reply: ApiReply) -> HttpResponse {
         self.respond(reply.status(self.mode), reply.into_body(self.mode))
     }
 
-    /// The answer to a request that never reaches an operation.
+    /// Makes the answer to a request that never reaches an operation.
     fn turn_away(&self, status: StatusCode, refusal: impl Into<OperationError>, detail: &str) -> HttpResponse {
         let mut response = self.answer(ApiReply::turned_away(refusal.into(), detail));
         *response.status_mut() = status;
@@ -135,7 +136,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let (body, _budget) = match request.into_body().read(generation.settings.http_api.body_size_limit).await {
         Ok(read) => read,
         Err(status) => {
-            let why = "the body is larger than http_api.body_size_limit, or broken off";
+            let why = "the body is larger than http_api.body_size_limit, or incomplete";
             span.fail(|| why.to_owned());
             node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
             return asked.turn_away(status, Error::BAD_REQUEST, why);
@@ -161,16 +162,16 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     asked.answer(reply)
 }
 
-/// The name of the span of a request: its operation. A path that names none has a name that it does not choose.
+/// Returns the name of a request's span: its operation. A path without a known operation does not choose the name.
 fn span_name(method: &str) -> String {
     let is_known = method.is_empty() || method == BATCH || place_of(method) != NO_OPERATION;
     format!("api {}", if is_known { if method.is_empty() { BATCH } else { method } } else { "unknown" })
 }
 
-/// The answer to a request whose HTTP method the path does not have.
+/// Makes the answer to a request whose HTTP method the path does not support.
 fn method_not_allowed(asked: &ApiQuestion, allowed: &[Method]) -> HttpResponse {
     let names = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-    let detail = format!("the path takes {names}");
+    let detail = format!("the path supports {names}");
     let mut response = asked.turn_away(StatusCode::METHOD_NOT_ALLOWED, Error::METHOD_NOT_FOUND, &detail);
     if let Ok(names) = HeaderValue::try_from(names) {
         response.headers_mut().insert(ALLOW, names);
@@ -178,14 +179,14 @@ fn method_not_allowed(asked: &ApiQuestion, allowed: &[Method]) -> HttpResponse {
     response
 }
 
-/// The answer to a caller whose `Accept` leaves no version.
+/// Makes the answer to a caller whose `Accept` allows no version of the server API.
 fn no_such_version(asked: &ApiQuestion) -> HttpResponse {
     let names: Vec<&str> = VERSIONS.iter().map(|version| version.media_type).collect();
     let detail = format!("Accept must allow application/json or one of {}", names.join(", "));
     asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
 }
 
-/// Who sends a request; None = it is not served.
+/// Returns the caller of a request; None = the request is refused.
 pub(super) fn caller<'g>(
     generation: &'g Generation,
     headers: &HeaderMap,
@@ -196,10 +197,10 @@ pub(super) fn caller<'g>(
     authorize(generation, &SentFields::of(headers), uri, now_s).ok().filter(|_| is_served)
 }
 
-/// Finds who sends a request, by a key or a token of the server API in it.
+/// Finds the caller of a request, by a key or a token of the server API.
 ///
 /// # Errors
-/// Why neither is accepted.
+/// Why neither a key nor a token was accepted.
 fn authorize<'g>(
     generation: &'g Generation,
     sent: &SentFields<'_>,
@@ -244,8 +245,8 @@ fn authorize<'g>(
     }
     Err(if is_shown {
         CallerRefusal::Unauthorized(
-            "server API: the key that was sent is none of http_api.key and http_api.keys",
-            "the key that was sent is none of http_api.key and http_api.keys",
+            "server API: the key that was sent is not in http_api.key or http_api.keys",
+            "the key that was sent is not in http_api.key or http_api.keys",
         )
     } else {
         CallerRefusal::Unauthorized(
@@ -255,12 +256,12 @@ fn authorize<'g>(
     })
 }
 
-/// Answers a caller who is not served, and logs why.
+/// Answers a caller that is not served, and logs the cause.
 fn refuse_caller(origin: &Origin, headers: &HeaderMap, asked: &ApiQuestion, refusal: &CallerRefusal) -> HttpResponse {
     let (status, cause, error, detail) = match refusal {
         CallerRefusal::Unauthorized(cause, detail) => (StatusCode::UNAUTHORIZED, cause, Error::UNAUTHORIZED, *detail),
         CallerRefusal::Unavailable(cause) => {
-            let detail = "the keys of http_api.jwks cannot be had now: try again";
+            let detail = "the keys of http_api.jwks are not available now: try again";
             (StatusCode::SERVICE_UNAVAILABLE, cause, Error::INTERNAL, detail)
         }
     };

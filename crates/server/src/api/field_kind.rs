@@ -1,31 +1,32 @@
-//! What the fields of requests take: what is typed on a command line becomes JSON by it. It comes from the schemas.
+//! The kinds of values that the fields of requests take. They come from the schemas; a command line makes JSON from its
+//! arguments by them.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use super::description::OperationDescription;
 
-/// What a field of a request takes.
+/// The kind of value that a field of a request takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
-    /// Text.
+    /// A text, which becomes a JSON string.
     Text,
     /// A whole number.
     Integer,
-    /// A number.
+    /// A number, which may have a fraction.
     Number,
-    /// `true` or `false`.
+    /// The value `true` or `false`.
     Boolean,
-    /// A list.
+    /// A JSON list.
     List,
-    /// An object.
+    /// A JSON object.
     Object,
-    /// Any JSON.
+    /// Any JSON value.
     Json,
 }
 
 impl OperationDescription {
-    /// The fields of the request, each with what it takes.
+    /// Returns the fields of the request, each with its kind.
     pub fn fields(&self) -> Vec<(&'static str, FieldKind)> {
         let mut generator = SchemaSettings::draft2020_12().into_generator();
         let schema = (self.request_schema)(&mut generator);
@@ -36,7 +37,7 @@ impl OperationDescription {
     }
 }
 
-/// What a schema allows, beside `null`; of several types any JSON.
+/// Returns what a schema allows besides `null`. A schema that allows several types takes any JSON.
 fn kind(schema: &Value, definitions: &Map<String, Value>) -> FieldKind {
     let schema = resolved(schema, definitions);
     if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
@@ -61,7 +62,7 @@ fn kind(schema: &Value, definitions: &Map<String, Value>) -> FieldKind {
     }
 }
 
-/// The schema that a reference stands for; a schema without one is itself.
+/// Returns the schema that a reference points to, or the schema itself if it is not a reference.
 fn resolved<'s>(schema: &'s Value, definitions: &'s Map<String, Value>) -> &'s Value {
     let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next());
     name.and_then(|name| definitions.get(name)).unwrap_or(schema)

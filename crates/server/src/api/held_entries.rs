@@ -1,5 +1,5 @@
-//! Names and groups of the registry in what is told of connections. The registry actor finds them by the client id, in
-//! lists that it has anyway.
+//! Adds names and groups of the registry to the descriptions of connections. The registry actor finds them by the
+//! client id, in lists that it has anyway.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::node::Node;
 use crate::runtime::connection_query::ConnectionRow;
 use crate::runtime::registry_mailbox::RegistryMessage;
 
-/// Names and groups that are listed of one connection; of further ones only the number is told.
+/// The most names and groups that are listed for one connection. Further ones are only counted.
 const LISTED_ENTRIES_MAX: usize = 64;
-/// Bytes of the names and groups that are listed of one connection.
+/// The most bytes of the names and groups that are listed for one connection.
 const LISTED_SIZE_MAX: usize = 4 * 1_024;
-/// Connections times scopes that one message asks the registry actor for.
+/// The most lookups, connections times scopes, in one message to the registry actor.
 const LOOKUPS_IN_MESSAGE_MAX: usize = 512;
 
-/// Adds to connections of this node what they hold. `until_us`: when it has to end, microseconds of the node's clock;
-/// what the registry actor has not told by then is marked as missing.
+/// Adds the names and groups that connections of this node have. `until_us`: the deadline, in microseconds of the
+/// node's clock. Connections for which the registry actor has not answered by then are marked.
 pub(super) async fn add_held_entries(node: &Node, rows: &mut [ConnectionRow], until_us: u64) {
     let scopes = node.generation().session.scopes.in_use();
     if scopes == 0 {
@@ -37,7 +37,7 @@ pub(super) async fn add_held_entries(node: &Node, rows: &mut [ConnectionRow], un
     }
 }
 
-/// The members that say that the registry has not answered.
+/// The members of a connection for which the registry did not answer.
 const MISSING: &[u8] = b",\"entries_missing\":true";
 
 /// Adds members to an object that is not empty.
@@ -47,7 +47,7 @@ fn reopen(json: &mut Vec<u8>, add: impl FnOnce(&mut Vec<u8>)) {
     json.push(b'}');
 }
 
-/// Adds what a connection holds to the object that tells of it.
+/// Adds the names and groups of a connection to its object.
 fn write_held(json: &mut Vec<u8>, held: &HeldEntries) {
     let mut room = LISTED_SIZE_MAX;
     let listed: Vec<&HeldEntry> = held
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// What a client with so many names of so many bytes, and one group, holds in a scope.
+    /// Returns the JSON for a client that has so many names of so many bytes, and one group, in a scope.
     fn told(names: usize, size: usize) -> serde_json::Value {
         let options = ScopeOptions {
             name: "devices".into(),

@@ -1,4 +1,4 @@
-//! How a result becomes JSON.
+//! How results become JSON.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use touchline_protocol::{Error, ErrorEntry};
 use super::operation_error::OperationError;
 use crate::auth::Denied;
 
-/// A value that writes itself as JSON: what serde can serialize, and JSON that has been written already.
+/// A value that can write itself as JSON: a type that serde can serialize, or JSON that is already written.
 pub(crate) trait WriteJson {
     /// Appends the JSON of this value.
     fn write(&self, out: &mut Vec<u8>);
@@ -19,13 +19,13 @@ pub(crate) trait WriteJson {
 
 impl<T: Serialize> WriteJson for T {
     fn write(&self, out: &mut Vec<u8>) {
-        // Writing to a Vec can't fail, and the keys of every map in a reply are strings.
+        // Writing to a Vec cannot fail, and the keys of every map in a reply are strings.
         let _ = serde_json::to_writer(out, self);
     }
 }
 
-/// JSON that the engine has written: it holds payloads, which are copied and not read again.
-/// `S`: the shape that it has.
+/// JSON that the engine has written. It contains payloads, which are copied and not parsed again. `S`: the shape of the
+/// JSON.
 pub(crate) struct WrittenJson<S> {
     json: Bytes,
     shape: PhantomData<S>,
@@ -53,7 +53,7 @@ impl<S: JsonSchema> JsonSchema for WrittenJson<S> {
     }
 }
 
-/// The result of an operation that has nothing to tell: `{}`.
+/// The result of an operation that returns nothing: `{}`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct EmptyReply {}
 
@@ -61,18 +61,18 @@ pub(crate) struct EmptyReply {}
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub(crate) struct ErrorJson {
-    /// The number.
+    /// The number of the error.
     #[schemars(with = "ErrorCode")]
     pub(super) code: u32,
-    /// The text; more may stand behind the one of the catalogue.
+    /// The text of the error; details may follow the text of the catalogue.
     pub(super) message: Cow<'static, str>,
-    /// The field of the request that is the cause; None = no single one is.
+    /// The field of the request that caused the error; absent = no single field did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(super) field: Option<&'static str>,
 }
 
-/// The number of an error, in the schema.
+/// The number of an error, for the schema.
 struct ErrorCode;
 
 impl JsonSchema for ErrorCode {
@@ -94,7 +94,7 @@ impl JsonSchema for ErrorCode {
 }
 
 impl ErrorJson {
-    /// The same error with this behind its text.
+    /// Returns the same error with a detail after its text.
     pub(crate) fn with_detail(self, detail: Option<&str>) -> Self {
         let Some(detail) = detail else { return self };
         ErrorJson { message: format!("{}: {detail}", self.message).into(), ..self }

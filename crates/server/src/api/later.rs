@@ -1,4 +1,4 @@
-//! A second version of one operation, which only tests have: how a version is added, from `Accept` to the answer.
+//! A second version of one operation, only for tests. It shows how a version is added, from `Accept` to the answer.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,14 +16,14 @@ use super::version::{V1, V2};
 use crate::Server;
 use crate::node::Node;
 
-/// What `info` may come to say: how many nodes there are, and no more.
+/// The result that a later `info` could have: only the number of nodes.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LaterInfoReply {
-    /// The nodes.
+    /// The number of nodes in the cluster.
     num_nodes: usize,
 }
 
-/// `info` of version 2.
+/// The operation `info` of version 2.
 pub(super) struct LaterInfoOperation;
 
 impl Operation for LaterInfoOperation {
@@ -45,7 +45,7 @@ impl Operation for LaterInfoOperation {
     }
 }
 
-/// The content type and the body of an answer.
+/// Returns the content type and the body of an answer.
 fn asked(address: std::net::SocketAddr, method: &str, path: &str, accept: &str, body: &str) -> (String, Value) {
     let mut socket = TcpStream::connect(address).expect("the server listens");
     let length = body.len();

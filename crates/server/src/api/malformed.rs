@@ -8,19 +8,19 @@ use serde_json::value::RawValue;
 use super::operation::Operation;
 use super::params::object;
 
-/// The most that is told of what was found in place of what was expected, bytes: it may repeat the request.
+/// The most bytes of the text about an unexpected value. The text is limited because it may repeat the request.
 const TOLD_MAX: usize = 200;
 
-/// A request that is not JSON, or not of the shape of its operation.
+/// A request that is not JSON, or does not have the shape of its operation.
 #[derive(Debug)]
 pub(crate) struct MalformedRequest {
     cause: serde_json::Error,
-    /// The field that is of another type; None = no single one is.
+    /// The field that has the wrong type; None = no single field has.
     pub(crate) field: Option<&'static str>,
 }
 
 impl MalformedRequest {
-    /// What is wrong with the parameters of an operation.
+    /// Finds what is wrong with the parameters of an operation.
     pub(super) fn of<O: Operation>(params: &[u8], cause: serde_json::Error) -> Self {
         let is_bad = |name: &str, value: &RawValue| {
             let alone = serde_json::to_vec(&BTreeMap::from([(name, value)]));
@@ -41,7 +41,7 @@ impl From<serde_json::Error> for MalformedRequest {
 }
 
 impl fmt::Display for MalformedRequest {
-    /// What was found and expected, and the line and column, in the parameters if they stand in a batch.
+    /// Writes what was found and expected, with line and column. In a batch these count within the parameters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.cause.to_string();
         let place = text.rfind(" at line ").unwrap_or(text.len());

@@ -1,10 +1,10 @@
-//! From OpenMetrics to the text format 0.0.4 of Prometheus, for scrapers that do not accept the newer one: the `HELP`
-//! and `TYPE` lines of a counter name it with its `_total` too, there are no units, and no mark of the end.
+//! Converts OpenMetrics to the text format 0.0.4 of Prometheus, for scrapers that do not accept the newer format. There
+//! the `HELP` and `TYPE` lines of a counter also have its `_total`, and units and the end mark are left out.
 
-/// The same metrics in the older format.
+/// Returns the same metrics in the older format.
 pub(crate) fn text_format(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // The help of a family comes before its type, which decides the family's name in this format.
+    // The help of a metric comes before its type, and the type decides the metric's name in this format.
     let mut help = None;
     for line in open_metrics.lines() {
         if let Some(about) = line.strip_prefix("# HELP ") {

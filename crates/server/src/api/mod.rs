@@ -1,6 +1,7 @@
-//! What answers requests: the router of HTTP, and the server API. Imports go one way: what an operation is
-//! (`operation`), each operation (`operations`), the table of all (`table`), what serves them (`batch`, `serve`), the
-//! router, and what a shard asks for (`services`).
+//! Answers requests: the router of HTTP, and the server API.
+//!
+//! Imports go in one direction: what an operation is (`operation`), each operation (`operations`), the table of all
+//! (`table`), the code that serves them (`batch`, `serve`), the router, and the services for shards (`services`).
 
 mod batch;
 mod batch_time;
@@ -64,17 +65,17 @@ pub(crate) use table::operations_named;
 pub use table::{BATCH, operation_groups, operations};
 pub(crate) use watching::start_watching;
 
-/// Whether the node can serve, as the readiness probe tells.
+/// Whether the node can serve, as the readiness probe reports.
 pub(crate) fn is_ready(node: &Node) -> bool {
     readiness::health(node).status().is_success()
 }
 
-/// The metrics of a node as OpenMetrics. None = a part cannot be written.
+/// Returns the metrics of a node as OpenMetrics; None = a part cannot be written.
 pub(crate) fn open_metrics(node: &Node) -> Option<String> {
     scrape::Scrape::of(node).open_metrics().ok()
 }
 
-/// Finds the user of a client, on whichever node it is. None = no node has told it.
+/// Finds the user of a client on any node; None = no node reported the client.
 pub(crate) fn user_of(node: Arc<Node>, client: OwnerId) -> Pin<Box<dyn Future<Output = Option<Box<str>>>>> {
     #[derive(Deserialize)]
     struct Answer {

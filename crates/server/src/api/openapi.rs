@@ -18,16 +18,16 @@ use super::table::{BATCH, numbers, operations_of};
 use super::version;
 use crate::transport::http::respond::JSON;
 
-/// What every request may be answered with before it reaches an operation, beside 400: the status, the error and why.
+/// The refusals of requests that never reach an operation, besides 400: the status, the error and the reason.
 const TURNED_AWAY: &[(u16, Error, &str)] = &[
-    (401, Error::UNAUTHORIZED, "No key of the server API was shown, or a wrong one."),
+    (401, Error::UNAUTHORIZED, "The request has no key of the server API, or a wrong one."),
     (403, Error::PERMISSION_DENIED, "The key may not use the operation, or not in this channel."),
-    (406, Error::NO_SUCH_VERSION, "`Accept` names no version that the server speaks; the text lists them."),
+    (406, Error::NO_SUCH_VERSION, "`Accept` names no version that the server supports; the text lists them."),
     (413, Error::BAD_REQUEST, "The body is larger than `http_api.body_size_limit`."),
-    (503, Error::INTERNAL, "The keys of `http_api.jwks` cannot be had now."),
+    (503, Error::INTERNAL, "The keys of `http_api.jwks` are not available now."),
 ];
 
-/// The document of a version.
+/// Returns the document of a version.
 pub(super) fn document(version: u16) -> Value {
     let mut assembler = Assembler::new(version);
     let mut paths = Map::new();
@@ -46,8 +46,9 @@ pub(super) fn document(version: u16) -> Value {
             "title": "Touchline server API",
             "version": version.to_string(),
             "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
-            "description": "An error stands in the answer's body, `{\"error\": {…}}`, with status 200, or with the \
-                header `X-Centrifugo-Error-Mode: transport` alone, `{…}`, with its own status.",
+            "description": "The body of an answer contains an error as `{\"error\": {…}}` with status 200. \
+                With the header `X-Centrifugo-Error-Mode: transport` the body is the error alone, `{…}`, with its own \
+                status.",
         },
         "servers": [{ "url": "/" }],
         "security": [{ "header": [] }, { "apikey": [] }, { "bearer": [] }, { "query": [] }],
@@ -85,7 +86,8 @@ fn request_id(description: &str) -> Value {
 }
 
 fn parameters() -> Value {
-    let mut id = request_id("An id for the request, which the answer and the log carry; any other text is replaced.");
+    let mut id =
+        request_id("An id for the request, which the answer and the log repeat; an id of another form is replaced.");
     id["schema"] = json!({ "type": "string" });
     id["name"] = "X-Request-ID".into();
     id["in"] = "header".into();
@@ -103,13 +105,13 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// `publish_stats` as `PublishStats`.
+/// Writes an operation such as `publish_stats` as `PublishStats`.
 fn type_name(operation: &str) -> String {
     let word = |word: &str| format!("{}{}", word[..1].to_ascii_uppercase(), &word[1..]);
     operation.split('_').map(word).collect()
 }
 
-/// Takes the defaults away that say nothing: those of fields that a request must have, and `null`.
+/// Removes defaults that say nothing: those of required fields, and `null`.
 fn without_needless_defaults(schema: &mut Value) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
@@ -121,25 +123,25 @@ fn without_needless_defaults(schema: &mut Value) {
     }
 }
 
-/// An error with one of these numbers.
+/// The schema of an error with one of these numbers.
 fn error_of(codes: &BTreeSet<u32>) -> Value {
     json!({ "allOf": [reference("Error"), { "properties": { "code": { "enum": codes } } }] })
 }
 
-/// An error in the body of an answer with status 200.
+/// The schema of an error in the body of an answer with status 200.
 fn inside(error: &Value) -> Value {
     json!({ "type": "object", "properties": { "error": error }, "required": ["error"] })
 }
 
-/// Makes the document of one version.
+/// Assembles the document of one version.
 struct Assembler {
     content_types: [&'static str; 2],
     requests: SchemaGenerator,
     replies: SchemaGenerator,
     schemas: Map<String, Value>,
-    /// The answers that tell errors, by status and errors.
+    /// The answers that report errors, by status and errors.
     refusals: Map<String, Value>,
-    /// The operations so far.
+    /// The operations that were added so far.
     names: Vec<&'static str>,
 }
 
@@ -231,13 +233,17 @@ impl Assembler {
         let result = json!({
             "type": "object", "required": ["result"], "properties": { "result": reference(&format!("{name}Reply")) },
         });
-        let again = if operation.is_idempotent { "may be sent again" } else { "may not be sent again blindly" };
+        let again = if operation.is_idempotent {
+            "can be sent again"
+        } else {
+            "must not be sent again without a check, because it may have been carried out"
+        };
         let errors: Vec<u32> = COMMON_ERRORS.iter().chain(operation.errors).map(|error| error.code).collect();
         let responses = self.responses(&result, operation.errors, COMMON_ERRORS);
         json!({
             "operationId": operation.name,
             "summary": operation.summary,
-            "description": format!("Runs on {}. A request without an answer {again}.", operation.scope.text()),
+            "description": format!("Runs on {}. A request that got no answer {again}.", operation.scope.text()),
             "parameters": self.parameters(),
             "requestBody": self.body(&reference(&format!("{name}Request")), operation.example),
             "responses": responses,
@@ -253,14 +259,14 @@ impl Assembler {
 
     fn body(&self, schema: &Value, example: &str) -> Value {
         let example: Value = serde_json::from_str(example).unwrap_or_default();
-        // No body stands for an empty object.
+        // A request without a body stands for an empty object.
         let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
         let own = name.and_then(|name| self.schemas.get(name)).unwrap_or(schema);
         let is_required = own.get("required").is_some();
         json!({ "required": is_required, "content": { JSON: { "schema": schema, "example": example } } })
     }
 
-    /// `POST /api/batch`.
+    /// The path `POST /api/batch`.
     fn batch(&mut self) -> Value {
         let each = |suffix: &str| -> Map<String, Value> {
             self.names
@@ -279,7 +285,7 @@ impl Assembler {
             "type": "object",
             "properties": {
                 "commands": { "type": "array", "maxItems": COMMANDS_MAX, "items": one_of(each("Request")) },
-                "parallel": { "type": "boolean", "description": "Taken, and without effect: the order is the same." },
+                "parallel": { "type": "boolean", "description": "Accepted without effect: the order is the same." },
             },
         });
         let reply = json!({
@@ -290,14 +296,14 @@ impl Assembler {
         json!({
             "operationId": BATCH,
             "summary": "Runs several operations in their order",
-            "description": "All commands are decoded before the first is run. Each is checked and refused by itself.",
+            "description": "All commands are decoded before the first is run. Each is checked and refused on its own.",
             "parameters": self.parameters(),
             "requestBody": self.body(&request, r#"{"commands": [{"info": {}}, {"channels": {}}]}"#),
             "responses": responses,
         })
     }
 
-    /// `POST /api`.
+    /// The path `POST /api`.
     fn command(&mut self) -> Value {
         let methods =
             json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0, "maximum": numbers() - 1 }] });
@@ -317,20 +323,20 @@ impl Assembler {
         json!({
             "operationId": "command",
             "summary": "Runs the operation that the body names; the form of older libraries",
-            "description": "The body may have several commands, one a line: the answer then has a line for each.",
+            "description": "The body may contain several commands, one a line. The answer has one line for each.",
             "parameters": self.parameters(),
             "requestBody": self.body(&request, r#"{"method": "publish", "params": {"channel": "news", "data": 1}}"#),
             "responses": responses,
         })
     }
 
-    /// `GET /api/errors`.
+    /// The path `GET /api/errors`.
     fn errors(&mut self) -> Value {
         let schema = self.replies.subschema_for::<Catalogue>().to_value();
         self.read("errors", "Lists every error, and the codes of disconnects and unsubscribes", &schema)
     }
 
-    /// `GET /api/openapi.json`.
+    /// The path `GET /api/openapi.json`.
     fn itself(&mut self) -> Value {
         let schema = json!({ "type": "object", "required": ["openapi", "info", "paths", "components"] });
         self.read("openapi", "Reads this document", &schema)
@@ -353,7 +359,7 @@ impl Assembler {
 mod tests {
     use super::*;
 
-    /// The values under a key, anywhere.
+    /// Collects the values of a key at any depth.
     fn under<'v>(key: &str, value: &'v Value, found: &mut Vec<&'v Value>) {
         match value {
             Value::Object(members) => members.iter().for_each(|(name, value)| {
@@ -405,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Whether two schemas are the same but for an example.
+    /// Whether two schemas are equal except for an example.
     fn is_example_more(one: &Value, other: &Value) -> bool {
         let without = |schema: &Value| {
             let mut schema = schema.clone();

@@ -1,4 +1,4 @@
-//! What an operation of the server API is.
+//! The trait of an operation of the server API.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -12,23 +12,24 @@ pub(crate) use super::operation_error::OperationError;
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
-/// What the other nodes of a cluster have answered.
+/// The answers of the other nodes of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct OtherNodes<'a> {
-    /// The JSON of each result with the id of its node; None = an earlier version, which does not tell it.
+    /// The JSON of each result with the id of its node; None = the node has an earlier version, which does not send its
+    /// id.
     pub(crate) results: Vec<(Option<&'a str>, &'a RawValue)>,
     /// The ids of nodes without a result, in order: they did not answer in time, refused, or do not know the operation.
     pub(crate) missing: Vec<Box<str>>,
-    /// Those of them that have answered that too many requests are under way (111).
+    /// The nodes of `missing` that answered that they have too many requests (111).
     pub(crate) busy: Vec<Box<str>>,
-    /// Not all of these are of a version that does not know the operation.
+    /// At least one of the missing nodes may know the operation, and so may answer later.
     pub(crate) may_come_back: bool,
-    /// This node is cut off from the cluster: it does not know which other nodes there are.
+    /// This node is cut off from the cluster: it does not know which other nodes exist.
     pub(crate) is_cut_off: bool,
 }
 
 impl OtherNodes<'_> {
-    /// Whether something may be left out of the answer, because a node has not answered, or could not be asked.
+    /// Whether the answer may be incomplete, because a node did not answer or could not be asked.
     pub(crate) fn are_partial(&self) -> bool {
         self.is_cut_off || !self.missing.is_empty()
     }
@@ -37,34 +38,34 @@ impl OtherNodes<'_> {
 /// One function of the server API. The table of operations makes from it what HTTP, batches, other nodes and the
 /// documentation need.
 pub(crate) trait Operation {
-    /// The last part of the path, and the method of a command.
+    /// The name: the last part of the path, and the method of a command.
     const NAME: &'static str;
-    /// What it does, in one sentence without a period.
+    /// What the operation does, in one sentence without a period.
     const SUMMARY: &'static str;
     /// The fields of the result, in Markdown; empty = the result is an empty object.
     const RESULT: &'static str = "";
-    /// A request, in JSON, that a test can send.
+    /// An example of a request, as JSON, that a test can send.
     const EXAMPLE: &'static str;
-    /// A result, in JSON.
+    /// An example of a result, as JSON.
     const REPLY_EXAMPLE: &'static str = "{}";
-    /// The errors that it answers with, beside [`COMMON_ERRORS`](super::description::COMMON_ERRORS).
+    /// The errors that the operation may return, in addition to [`COMMON_ERRORS`](super::description::COMMON_ERRORS).
     const ERRORS: &'static [Error];
-    /// On which nodes it runs.
+    /// On which nodes the operation runs.
     const SCOPE: OperationScope;
     /// Whether the same request sent twice leaves the same state as sent once.
     const IS_IDEMPOTENT: bool;
-    /// The number that older libraries send instead of the name; None = it has none.
+    /// The number that older libraries send instead of the name; None = the operation has no number.
     const NUMBER: Option<usize> = None;
 
     /// The first version of the server API in which the operation has this form.
     const SINCE: u16 = 1;
 
-    /// The parameters. They may borrow from the body: payloads are not copied before they are checked.
+    /// The parameters. They may borrow from the body, so payloads are checked before they are copied.
     type Request<'a>: Deserialize<'a> + JsonSchema;
-    /// The result.
+    /// The result of the operation.
     type Reply: WriteJson + JsonSchema;
 
-    /// The channels that a request names: a key of the server API may be limited to some.
+    /// Returns the channels that a request names, because a key of the server API may be limited to some channels.
     fn channels<'r>(_request: &'r Self::Request<'_>) -> NamedChannels<'r> {
         NamedChannels::None
     }
@@ -72,36 +73,44 @@ pub(crate) trait Operation {
     /// Runs the operation on this node.
     ///
     /// # Errors
-    /// One of [`Self::ERRORS`], or of the common ones.
+    /// One of [`Self::ERRORS`], or one of the common errors.
     async fn run<'a>(node: &'a Node, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
 
-    /// Whether the answers of all nodes become one, although [`Self::SCOPE`] does not say so.
+    /// Whether the answers of all nodes are merged, although [`Self::SCOPE`] does not say so.
     fn is_gathered(_request: &Self::Request<'_>) -> bool {
         false
     }
 
-    /// Adds what the other nodes have answered to the result of this node. Only an operation whose scope is
-    /// [`OperationScope::Gather`] is asked to, or one whose request is gathered.
+    /// Adds the answers of the other nodes to the result of this node. It is called only if the scope is
+    /// [`OperationScope::Gather`] or the request is gathered.
     fn merge(_reply: &mut Self::Reply, _others: &OtherNodes<'_>) {}
 
-    /// The names of the request's fields.
+    /// Does the work that is left for the asked node alone, after all nodes have run and their results are merged.
+    ///
+    /// # Errors
+    /// The errors of [`Operation::run`].
+    async fn conclude(_node: &Node, _reply: &mut Self::Reply) -> Result<(), OperationError> {
+        Ok(())
+    }
+
+    /// Returns the names of the request's fields.
     fn request_fields() -> Vec<&'static str> {
         field_names::<Self::Request<'static>>().to_vec()
     }
 
-    /// The schema of the request.
+    /// Returns the schema of the request.
     fn request_schema(generator: &mut SchemaGenerator) -> Schema {
         Self::Request::json_schema(generator)
     }
 }
 
-/// The place of an operation in the table, which gives it.
+/// The place of an operation in the table, which the table assigns.
 pub(crate) trait Placed {
-    /// The place, from 0.
+    /// The place, counted from 0.
     const PLACE: usize;
 }
 
-/// Publishes, or operations of a batch, between two pauses.
+/// How many publications, or operations of a batch, run between two pauses.
 const IN_A_ROW: usize = 16;
 
 /// Called after each of many steps in a row: yields to the thread's other tasks every [`IN_A_ROW`] steps, because a

@@ -1,4 +1,4 @@
-//! Why an operation of the server API was refused.
+//! The refusals of operations of the server API.
 
 use touchline_protocol::Error;
 
@@ -7,18 +7,18 @@ use crate::auth::Denied;
 /// Why an operation was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OperationError {
-    /// What the caller is told.
+    /// The error that the caller receives.
     pub(crate) error: Error,
-    /// The field of the request that is the cause; None = no single one is.
+    /// The field of the request that is the cause; None = no single field is.
     pub(crate) field: Option<&'static str>,
-    /// What the key of the caller lacks, and the operation; None = another reason.
+    /// What the caller's key does not allow, and the operation; None = another reason.
     pub(crate) denied: Option<(Denied, &'static str)>,
-    /// What is wrong, behind the text of the error; None = the text says it all.
+    /// A detail that follows the text of the error; None = the text says everything.
     pub(crate) detail: Option<Box<str>>,
 }
 
 impl OperationError {
-    /// 107 because of one field.
+    /// The error 107 because of one field.
     pub(crate) fn bad(field: &'static str) -> Self {
         OperationError { error: Error::BAD_REQUEST, field: Some(field), denied: None, detail: None }
     }
@@ -28,17 +28,17 @@ impl OperationError {
         OperationError { error, field: Some(field), denied: None, detail: Some(detail.into()) }
     }
 
-    /// 4017, with what is wrong with the configuration.
+    /// The error 4017, with what is wrong with the configuration.
     pub(crate) fn of_configuration(detail: String) -> Self {
         OperationError { detail: Some(detail.into()), ..Error::CONFIGURATION_REFUSED.into() }
     }
 
-    /// 111, with what is under way.
+    /// The error 111, with what is already running.
     pub(crate) fn under_way(detail: String) -> Self {
         OperationError { detail: Some(detail.into()), ..Error::TOO_MANY_REQUESTS.into() }
     }
 
-    /// 103, because the key of the caller may not do it.
+    /// The error 103, because the caller's key does not allow the operation.
     pub(crate) fn denied(why: Denied, operation: &'static str) -> Self {
         OperationError { error: Error::PERMISSION_DENIED, field: None, denied: Some((why, operation)), detail: None }
     }

@@ -22,20 +22,21 @@ use crate::runtime::generation::Generation;
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct OneChannelRequest {
-    /// The channel.
+    /// The channel that the operation is about.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     pub(super) channel: String,
 }
 
 impl OneChannelRequest {
-    /// The channel, as an operation names it.
+    /// Returns the channel in the form of [`Operation::channels`](super::operation::Operation::channels).
     pub(super) fn named(&self) -> NamedChannels<'_> {
         NamedChannels::One(&self.channel)
     }
 }
 
-/// Reads a JSON object of this shape. Serde alone would also accept a list of the struct's fields in their order.
+/// Reads a JSON object of this shape. Serde alone would also accept a list with the fields of the struct in their
+/// order.
 ///
 /// # Errors
 /// When the JSON is not an object of this shape.
@@ -43,12 +44,12 @@ pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, serde_
     if json.trim_ascii_start().first() == Some(&b'[') {
         return Err(serde_json::Error::custom("expected an object, found a list"));
     }
-    // Checked once: else each text and each payload in it is checked for itself.
+    // UTF-8 is checked once. Otherwise each text and each payload would be checked on its own.
     let text = std::str::from_utf8(json).map_err(|_| serde_json::Error::custom("expected UTF-8"))?;
     serde_json::from_str(text)
 }
 
-/// Reads a field for which `null` means that it is absent.
+/// Reads a field in which `null` means that the field is absent.
 pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -57,7 +58,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Lets every field of a request's schema be `null`, which stands for absence, but those that are required.
+/// Allows `null` for every field of a request's schema that is not required; `null` means that the field is absent.
 pub(super) fn nullable_fields(schema: &mut Schema) {
     let required = schema.get("required").cloned().unwrap_or_default();
     let is_required = |name: &String| required.as_array().is_some_and(|names| names.contains(&name.as_str().into()));
@@ -73,15 +74,15 @@ pub(super) fn nullable_fields(schema: &mut Schema) {
     }
 }
 
-/// The schema of a payload that must be there: any JSON value but `null`, which stands for absence.
+/// Returns the schema of a required payload: any JSON value but `null`, which would mean that it is absent.
 pub(super) fn any_json(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["array", "boolean", "number", "object", "string"] })
 }
 
-/// The options of a channel. `field`: where its name stands.
+/// Returns the options of a channel. `field`: the field that contains the name of the channel.
 ///
 /// # Errors
-/// 107 for a name that no channel can have, 102 for an unknown namespace.
+/// 107 for a name that is not valid for a channel, 102 for an unknown namespace.
 pub(super) fn channel_options<'g>(
     generation: &'g Generation,
     field: &'static str,
@@ -93,11 +94,11 @@ pub(super) fn channel_options<'g>(
     })
 }
 
-/// Refuses texts with control characters: a database can't store NUL, and these texts may end in one. `field`: where
-/// the texts stand.
+/// Refuses texts with control characters. A database cannot store NUL, and these texts may be stored. `field`: the
+/// field that contains the texts.
 ///
 /// # Errors
-/// 107 when there is one.
+/// 107 if a text contains one.
 pub(super) fn plain<T: AsRef<str>>(
     field: &'static str,
     texts: impl IntoIterator<Item = T>,
@@ -106,10 +107,10 @@ pub(super) fn plain<T: AsRef<str>>(
     if are_plain { Ok(()) } else { Err(OperationError::bad(field)) }
 }
 
-/// A payload given as JSON, or as base64 of JSON or of other bytes. `names`: of both fields.
+/// Returns a payload that is given as JSON, or as base64 of JSON or of other bytes. `names`: the names of both fields.
 ///
 /// # Errors
-/// 107 when it is neither, or nests too deep.
+/// 107 if the payload is neither, or is nested too deeply.
 pub(super) fn payload(
     names: (&'static str, &'static str),
     value: Option<&RawValue>,

@@ -1,4 +1,4 @@
-//! Answers requests for the pages and the routes of the program around the server.
+//! Answers requests for the pages and the routes of the program that embeds the server.
 
 use hyper::{Method, Request};
 
@@ -20,6 +20,6 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ht
     let (head, body) = request.into_parts();
     match body.read(node.generation().settings.http_api.body_size_limit).await {
         Ok((body, _budget)) => web::whole(handler.answer(Request::from_parts(head, body)).await),
-        Err(status) => respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n"),
+        Err(status) => respond::text(status, "the body is larger than http_api.body_size_limit, or incomplete\n"),
     }
 }

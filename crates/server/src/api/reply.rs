@@ -11,44 +11,44 @@ use super::operation::OperationError;
 pub(crate) enum ErrorMode {
     /// In the body, with status 200.
     Inside,
-    /// By the HTTP status too.
+    /// In the HTTP status as well.
     Transport,
 }
 
 /// A reply of the server API.
 pub(crate) struct ApiReply {
     pub(super) body: Vec<u8>,
-    /// Why the one requested operation was refused. None = it succeeded, or the request was a batch.
+    /// Why the requested operation was refused; None = it succeeded, or the request was a batch.
     pub(crate) refusal: Option<OperationError>,
-    /// The commands of a batch that were refused, each with its operation, for the log: the first few.
+    /// The first refused commands of a batch, each with its operation, for the log.
     pub(crate) refused: Vec<(String, OperationError)>,
-    /// What stands behind the text of the refusal.
+    /// A detail that follows the text of the refusal.
     detail: Option<Box<str>>,
-    /// The status tells the refusal in either mode.
+    /// The status reports the refusal in either mode.
     pub(super) is_told: bool,
 }
 
-/// Commands of one batch that the log may name.
+/// The most commands of one batch that the log may name.
 const REFUSED_MAX: usize = 16;
 
 impl ApiReply {
-    /// The reply to a batch; the errors of its commands stand in the body.
+    /// Makes the reply to a batch. The errors of its commands are in the body.
     pub(super) fn of_batch(body: Vec<u8>) -> Self {
         ApiReply { body, refusal: None, refused: Vec::new(), detail: None, is_told: false }
     }
 
-    /// The reply of one operation, which may have refused. `is_unknown`: the path names no operation.
+    /// Makes the reply of one operation, which may have been refused. `is_unknown`: the path names no operation.
     pub(super) fn of_operation(body: Vec<u8>, refusal: Option<OperationError>, is_unknown: bool) -> Self {
         ApiReply { body, refusal, refused: Vec::new(), detail: None, is_told: is_unknown }
     }
 
-    /// The reply to a request that is refused as a whole.
+    /// Makes the reply to a request that is refused as a whole.
     pub(super) fn of_refusal(refusal: OperationError) -> Self {
         Self::with_detail(refusal, None, false)
     }
 
-    /// The reply to a request that never reaches an operation: its status says so in either mode. `detail`: what is
-    /// wrong.
+    /// Makes the reply to a request that never reaches an operation. Its status reports this in either mode. `detail`:
+    /// what is wrong.
     pub(crate) fn turned_away(refusal: OperationError, detail: impl Into<Box<str>>) -> Self {
         Self::with_detail(refusal, Some(detail.into()), true)
     }
@@ -61,14 +61,14 @@ impl ApiReply {
         ApiReply { body, refusal: Some(refusal), refused: Vec::new(), detail, is_told }
     }
 
-    /// Notes what became of a command of a batch.
+    /// Notes the outcome of a command of a batch.
     pub(super) fn note(&mut self, operation: &str, refusal: Option<OperationError>) {
         if let Some(refusal) = refusal.filter(|_| self.refused.len() < REFUSED_MAX) {
             self.refused.push((operation.to_owned(), refusal));
         }
     }
 
-    /// The body. When the HTTP status reports errors, the body of an error is the bare error object.
+    /// Returns the body. If the HTTP status reports errors, the body of an error is only the error object.
     pub(crate) fn into_body(self, mode: ErrorMode) -> Vec<u8> {
         match (self.refusal, mode) {
             (Some(refusal), ErrorMode::Transport) => {
@@ -80,7 +80,7 @@ impl ApiReply {
         }
     }
 
-    /// The HTTP status of the reply.
+    /// Returns the HTTP status of the reply.
     pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
         let is_told = |refusal: &OperationError| {
             self.is_told || refusal.error.is_overload() || refusal.denied.is_some() || mode == ErrorMode::Transport

@@ -1,14 +1,15 @@
-//! The id of a request of the server API: the answer carries it, and the log line of a refusal.
+//! The id of a request of the server API. The answer and the log line of a refusal repeat it.
 
 use hyper::header::{HeaderName, HeaderValue};
 
 /// The header of a request and of its answer.
 pub(crate) static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longest id that is taken from a caller, bytes.
+/// The longest id that is accepted from a caller, in bytes.
 pub(crate) const REQUEST_ID_LEN_MAX: usize = 128;
 
-/// The id that the caller has sent, if it is 1 to [`REQUEST_ID_LEN_MAX`] visible ASCII characters, else a new one.
+/// Returns the id that the caller sent, if it is 1 to [`REQUEST_ID_LEN_MAX`] visible ASCII characters, and otherwise a
+/// new one.
 pub(crate) fn request_id(sent: Option<&HeaderValue>) -> HeaderValue {
     sent.filter(|id| is_good(id.as_bytes())).cloned().unwrap_or_else(fresh)
 }
@@ -17,7 +18,7 @@ fn is_good(id: &[u8]) -> bool {
     (1..=REQUEST_ID_LEN_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
-/// A new id: 16 hexadecimal digits. It is not secret, and two are the same by chance only.
+/// Returns a new id of 16 hexadecimal digits. It is not secret, and two ids are equal only by chance.
 fn fresh() -> HeaderValue {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut random = fastrand::u64(..);

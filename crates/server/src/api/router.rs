@@ -24,11 +24,11 @@ use bytes::Bytes;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Version};
 
-/// Metrics are not written while requests and streams of HTTP take more than this part of a shard's memory for single
-/// connections.
+/// Metrics are not written while the requests and streams of HTTP use more than one part in this many of a shard's
+/// memory for single connections.
 const SCRAPES_SHARE: usize = 4;
 
-/// The router of a node's ports.
+/// The router of the node's ports.
 pub(crate) struct NodeRouter;
 
 impl Router for NodeRouter {
@@ -37,8 +37,8 @@ impl Router for NodeRouter {
     }
 }
 
-/// Answers one request. The futures of rare cases are boxed: without that, the future of every request of the server
-/// API, which is copied, would be as large as the largest of them.
+/// Answers one request. The futures of rare cases are boxed. Otherwise the future of every request of the server API,
+/// which is copied, would be as large as the largest of them.
 async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     #[cfg(feature = "grpc")]
@@ -56,7 +56,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     if origin.is_late && probe_of(origin, path).is_none() {
         return Routed::Answer(with_request_id(origin, &request, respond::draining()).0);
     }
-    // Most requests are calls of the server API, for which the settings need not be asked.
+    // Most requests are calls of the server API, which need no look at the settings.
     if !path.starts_with("/api/") && console::is_of_console(origin, path) {
         return Box::pin(console::answer(origin, request)).await;
     }
@@ -87,7 +87,7 @@ async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     Routed::Answer(Box::pin(plain(origin, request)).await)
 }
 
-/// The answer to a request for a host that this node does not serve.
+/// Makes the answer to a request for a host that this node does not serve.
 fn refuse_host(origin: &Origin, request: &Request<RequestBody>, refusal: HostRefusal) -> HttpResponse {
     let (answer, id) = with_request_id(origin, request, respond::refuse_host(refusal));
     if refusal == HostRefusal::NotAllowed {
@@ -97,8 +97,8 @@ fn refuse_host(origin: &Origin, request: &Request<RequestBody>, refusal: HostRef
     answer
 }
 
-/// Gives an answer that the server API has not made the id of its request, if the request is for the server API.
-/// Returns the id too; empty = the request is for something else.
+/// Adds the id of its request to an answer that the server API did not make, if the request is for the server API.
+/// Returns the id too; empty = the request is for another path.
 fn with_request_id(
     origin: &Origin,
     request: &Request<RequestBody>,
@@ -112,7 +112,7 @@ fn with_request_id(
     (answer, id)
 }
 
-/// Answers a request that is for no transport of clients, on a port that serves clients.
+/// Answers a request that is not for a transport of clients, on a port that serves clients.
 async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let node = &origin.node;
     let settings = &node.generation().settings;
@@ -129,7 +129,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     inner(origin, request).await
 }
 
-/// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
+/// Answers a request for the server API, or for metrics and probes, if the port serves them.
 async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let (node, path) = (&origin.node, request.uri().path());
     if is_api(origin, path) {
@@ -144,7 +144,7 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     }
 }
 
-/// The probe that a path names. None = the path names none, or this port does not serve it.
+/// Returns the probe that a path names; None = the path names none, or this port does not serve it.
 fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
     let settings = &origin.node.generation().settings;
     let is_health = path == settings.health.handler_prefix;
@@ -157,7 +157,7 @@ fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
     }
 }
 
-/// Whether the server answers a path itself on the port for clients.
+/// Whether the server itself answers a path on the port for clients.
 pub(crate) fn is_own_path(node: &Node, path: &str) -> bool {
     let settings = &node.generation().settings;
     let probes = ["/livez", "/readyz", &settings.health.handler_prefix, &settings.prometheus.handler_prefix];
@@ -169,7 +169,7 @@ pub(crate) fn is_own_path(node: &Node, path: &str) -> bool {
         || [settings.emulation.handler_prefix.as_str(), reactions::PATH].contains(&path)
 }
 
-/// Whether a path is the server API's, and this port serves it.
+/// Whether a path belongs to the server API, and this port serves it.
 fn is_api(origin: &Origin, path: &str) -> bool {
     let rest = path.strip_prefix("/api");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -178,11 +178,11 @@ fn is_api(origin: &Origin, path: &str) -> bool {
 
 /// An endpoint for operators.
 enum ProbeReply {
-    /// `/livez`: whether every event loop responds.
+    /// The path `/livez`: whether every event loop responds.
     Live,
-    /// `/health` and `/readyz`: whether the node can serve.
+    /// The paths `/health` and `/readyz`: whether the node can serve.
     Ready,
-    /// `/metrics`.
+    /// The path `/metrics`.
     Metrics,
 }
 
@@ -190,7 +190,7 @@ fn is_read(request: &Request<RequestBody>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// An answer with metrics, counted until its last byte is with the system.
+/// An answer with metrics, which is counted until the system has its last byte.
 struct UnreadText {
     text: String,
     _budget: BodyBudget,
@@ -202,18 +202,19 @@ impl AsRef<[u8]> for UnreadText {
     }
 }
 
-/// The answer to the liveness probe: whether every shard's event loop responds.
+/// Answers the liveness probe: whether every shard's event loop responds.
 async fn live(node: &Node) -> HttpResponse {
     if turns(node).await {
         respond::body(StatusCode::OK, JSON, "{}")
     } else {
-        respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n")
+        respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not respond\n")
     }
 }
 
-/// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
+/// Returns the node's metrics: as OpenMetrics for clients that accept it, otherwise in the text format 0.0.4 of
+/// Prometheus.
 ///
-/// What nobody reads is counted, and so limited: anybody may ask who reaches the port.
+/// Unread answers are counted and so limited, because every client that reaches the port may ask.
 fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
     let counter = node.shard_here().http_counter();
     if counter.load(Relaxed) > node.buffer_slice / SCRAPES_SHARE {

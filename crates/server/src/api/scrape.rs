@@ -1,5 +1,5 @@
-//! What a scrape of `/metrics` reads, and the description of every metric, which comes from a scrape of parts that have
-//! counted one of each.
+//! The parts that a scrape of `/metrics` reads, and the description of every metric. The descriptions come from a
+//! scrape of parts that have counted one of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use super::metrics_text::text_format;
 use super::readiness::is_ready;
 use super::table::names_by_place;
 use crate::auth::KeySets;
+use crate::draining::{connect_rate, forecast};
 use crate::node::Node;
 use crate::runtime::ban_metrics::BanCollector;
 use crate::runtime::consumer_metrics::{ConsumerCollector, ConsumerMetrics};
@@ -25,7 +26,7 @@ use crate::runtime::hook_metrics::{CallOutcome, HookCollector, HookMetrics};
 use crate::runtime::key_metrics::{CallerCollector, KeySetCollector, KeySetFigures};
 use crate::runtime::limit_metrics::{LimitCollector, LimitMetrics, TableSizes};
 use crate::runtime::metrics::{NodeCollector, ShardMetrics};
-use crate::runtime::node_metrics::{NodeFigures, NodeFiguresCollector, ProcessCollector};
+use crate::runtime::node_metrics::{DrainFigures, NodeFigures, NodeFiguresCollector, ProcessCollector};
 use crate::runtime::process::ProcessFigures;
 use crate::runtime::reaction_mailbox::ReactionCollector;
 use crate::runtime::registry_mailbox::RegistryMetrics;
@@ -36,30 +37,40 @@ use crate::runtime::seen_users::{SeenCollector, SeenUsers};
 pub(super) struct Scrape {
     registry: RegistryCollector,
     shards: NodeCollector,
-    /// None = nothing needs the primary database.
+    /// None = no feature needs the primary database.
     store: Option<StoreCollector>,
     /// None = statistics are off.
     stats: Option<StatsCollector>,
-    /// None = no hook is switched on.
+    /// None = no hook is on.
     hooks: Option<HookCollector>,
-    /// None = nothing is told.
+    /// None = no endpoint of events is configured.
     events: Option<EventCollector>,
     reactions: ReactionCollector,
     callers: CallerCollector,
     key_sets: KeySetCollector,
     bans: BanCollector,
-    /// None = no rate is switched on.
+    /// None = no rate limit is on.
     limits: Option<LimitCollector>,
     /// Empty = no consumer runs.
     consumers: ConsumerCollector,
-    /// None = it is not kept when users were connected last.
+    /// None = the node does not keep when users were last connected.
     seen: Option<SeenCollector>,
     node: NodeFigures,
     process: ProcessFigures,
 }
 
+fn drain_figures(node: &Node) -> DrainFigures {
+    let forecast = forecast(node);
+    DrainFigures {
+        seconds: forecast.seconds,
+        clients_per_second: forecast.clients_per_second,
+        connect_rate: connect_rate(node),
+        connect_cost_s: node.drain.cost().cost_s(),
+    }
+}
+
 impl Scrape {
-    /// The parts of a node.
+    /// Collects the parts of a node.
     pub(super) fn of(node: &Node) -> Self {
         let link = node.cluster.as_ref().map(|cluster| ClusterStatus {
             is_up: node.is_linked.load(Relaxed),
@@ -99,7 +110,8 @@ impl Scrape {
                 processors: std::thread::available_parallelism().map_or(1, usize::from),
                 shards_s: node.shards.iter().map(|shard| shard.processor_s()).collect(),
                 is_ready: is_ready(node),
-                is_draining: *node.draining.borrow(),
+                is_draining: node.drain.has_begun(),
+                drain: drain_figures(node),
                 http_buffered_bytes: node.shards.iter().map(|shard| shard.http_buffered()).sum(),
                 buffer_max: node.buffer_slice.saturating_mul(node.shards.len()),
                 paced_commands: node.paced.load(Relaxed),
@@ -113,7 +125,7 @@ impl Scrape {
         }
     }
 
-    /// Parts of which each metric has a value.
+    /// Makes parts in which each metric has a value.
     fn with_all() -> Self {
         let shard = ShardMetrics::default();
         shard.count_all();
@@ -151,7 +163,7 @@ impl Scrape {
     /// The metrics as OpenMetrics.
     ///
     /// # Errors
-    /// When a part can't be written.
+    /// When a part cannot be written.
     pub(super) fn open_metrics(self) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("touchline");
         registry.register_collector(Box::new(self.registry));
@@ -194,7 +206,7 @@ impl Scrape {
     }
 }
 
-/// What is known of the keys that are fetched; one section may have several sets.
+/// Returns the figures of the fetched keys. One section may have several key sets.
 fn figures(sets: &KeySets) -> KeySetCollector {
     let mut figures: BTreeMap<String, KeySetFigures> = BTreeMap::new();
     for set in sets.iter() {
@@ -212,7 +224,7 @@ fn figures(sets: &KeySets) -> KeySetCollector {
 pub struct MetricDescription {
     /// The name in the text format 0.0.4 of Prometheus, with the `_total` of a counter.
     pub name: String,
-    /// `counter`, `gauge` or `histogram`.
+    /// The type of the metric: `counter`, `gauge` or `histogram`.
     pub kind: String,
     /// The names of the labels, without the `le` of a histogram's buckets.
     pub labels: Vec<String>,

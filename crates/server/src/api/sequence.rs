@@ -1,5 +1,5 @@
-//! Operations that come from a consumer instead of a request: one after the other, each as if it had come over HTTP
-//! from a caller who may do everything.
+//! Operations that come from a consumer instead of a request. They run one after the other, each as if it came over
+//! HTTP from a caller with all permissions.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -17,29 +17,29 @@ use crate::auth::ApiRights;
 use crate::node::Node;
 use crate::traces::{Span, TracedPart, within};
 
-/// An operation, and its fields as a JSON object.
+/// An operation and its fields as a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OperationCall {
     /// The name of the operation.
     pub(crate) operation: &'static str,
-    /// Its fields.
+    /// The fields of the operation, as a JSON object.
     pub(crate) params: Bytes,
-    /// The `traceparent` of what asks for it; None = it names none.
+    /// The `traceparent` of the command; None = the command has none.
     pub(crate) parent: Option<Box<str>>,
 }
 
-/// Why an operation was not carried out, or not everywhere.
+/// Why an operation failed on one node or on several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallFailure {
-    /// The same may succeed later.
+    /// The same operation may succeed later.
     Temporary(Error),
-    /// The same will fail again. The text names the error, and the field if one is at fault; it may repeat a part of
-    /// the request.
+    /// The same operation will fail again. The text names the error, and the field if one is at fault. It may repeat a
+    /// part of the request.
     Final(String),
 }
 
-/// Runs operations on this thread, which must be a shard's, one after the other, up to the first that may succeed
-/// later. The results of those that were tried. `is_wanted`: whether to go on.
+/// Runs operations one after the other, up to the first that may succeed later. This thread must be a shard's. Returns
+/// the results of the operations that were tried. `is_wanted`: whether to continue.
 pub(crate) async fn run_in_order(
     node: &Node,
     calls: &[OperationCall],
@@ -68,7 +68,7 @@ async fn run_one(node: &Node, asked: &OperationCall) -> Result<(), CallFailure> 
     match &outcome {
         Ok(()) => {}
         Err(CallFailure::Temporary(error)) => span.fail(|| error.to_string()),
-        // The text may repeat a part of the command.
+        // The text may repeat a part of the command, so the span does not contain it.
         Err(CallFailure::Final(_)) => span.fail(|| "the command cannot be carried out".to_owned()),
     }
     outcome
@@ -100,7 +100,7 @@ fn refused(refusal: OperationError) -> CallFailure {
     CallFailure::Final(format!("{}{field}", refusal.error))
 }
 
-/// What a broadcast came to: a temporary error in one channel repeats all of it.
+/// Returns the outcome of a broadcast. A temporary error in one channel repeats the whole broadcast.
 fn of_channels(answer: &[u8]) -> Result<(), CallFailure> {
     #[derive(Deserialize)]
     struct Answer {
@@ -136,11 +136,11 @@ fn of_channels(answer: &[u8]) -> Result<(), CallFailure> {
     }
 }
 
-/// Reads the fields of a `publish` into a durable channel: the channel, and its publication; None = the channel is not
-/// durable, or the publication is not to be kept.
+/// Reads the fields of a `publish` into a durable channel. Returns the channel and the publication; None = the channel
+/// is not durable, or the publication is not to be kept.
 ///
 /// # Errors
-/// As those of `publish`.
+/// The errors of `publish`.
 pub(crate) fn durable_publication(
     node: &Node,
     params: &[u8],

@@ -1,4 +1,4 @@
-//! Serves requests of the server API, and operations that other nodes ask for.
+//! Serves requests of the server API, and operations that other nodes request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::auth::ApiRights;
 use crate::node::Node;
 
 /// Serves `POST /api/<method>` for a caller with these rights, in a version of the server API. An empty method is the
-/// old form, whose body names the operation.
+/// old form, in which the body names the operation.
 ///
 /// # Errors
 /// When the body is not JSON of the operation's shape.
@@ -42,7 +42,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Runs an operation that another node asks for. `reply`: takes the answer; None = that node wants none.
+/// Runs an operation that another node requests. `reply` sends the answer; None = the other node does not want one.
 pub(crate) fn serve_node(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
     let node = Arc::clone(node);
     tokio::task::spawn_local(async move {

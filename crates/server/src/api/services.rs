@@ -1,4 +1,5 @@
-//! What a shard asks of this floor: it hands over connections that speak HTTP, and operations that other nodes send.
+//! The services that this layer offers to a shard: it serves connections that speak HTTP, and operations that other
+//! nodes send.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::node::Node;
 use crate::shard::services::{EmbedderReplySink, OperationReplySink, ShardServices};
 use crate::transport::http::{self, HttpCaller};
 
-/// Serves by tasks on the thread that runs the shard.
+/// Serves with tasks on the thread that runs the shard.
 pub(crate) struct ApiServices;
 
 impl ShardServices for ApiServices {

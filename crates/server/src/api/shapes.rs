@@ -1,7 +1,7 @@
 //! The shapes of results that the engine writes as JSON by itself. A test of the whole server compares real results
 //! with them.
 //!
-//! A field that may be absent says when it is not written.
+//! A field that may be absent has the attribute `skip_serializing_if`.
 
 #![expect(dead_code, reason = "no value of these types is made: the schema comes from them")]
 
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 use touchline_protocol::publication::Tags;
 
-/// Nothing.
+/// An empty object.
 #[derive(JsonSchema)]
 pub(crate) struct EmptyShape {}
 
@@ -19,50 +19,50 @@ pub(crate) struct EmptyShape {}
 #[derive(JsonSchema)]
 #[schemars(rename = "ClientInfo")]
 pub(crate) struct ClientInfoShape {
-    /// The user; empty = the anonymous user.
+    /// The user of the client; empty = the anonymous user.
     user: String,
-    /// The client id.
+    /// The client id of the connection.
     client: String,
-    /// What the connection's token says of it.
+    /// The information about the connection for other clients, from the token or the backend; absent = none.
     #[serde(skip_serializing_if = "is_absent")]
     conn_info: Value,
-    /// What the subscription's token says of it.
+    /// The information about the subscription for other clients, from the token or the backend; absent = none.
     #[serde(skip_serializing_if = "is_absent")]
     chan_info: Value,
 }
 
-/// A publication.
+/// One publication of a channel.
 #[derive(JsonSchema)]
 #[schemars(rename = "Publication")]
 struct PublicationShape {
-    /// What was published.
+    /// The data that were published.
     data: Value,
-    /// The client that published it; absent = the server API.
+    /// The client that published it; absent = a backend published it over the server API.
     #[serde(skip_serializing_if = "is_absent")]
     info: ClientInfoShape,
-    /// The number in the channel's log.
+    /// The number of the publication in the channel's log; absent in a channel without history.
     #[serde(skip_serializing_if = "is_absent")]
     offset: u64,
-    /// Labels.
+    /// Labels of the publication; absent = it has none.
     #[serde(skip_serializing_if = "is_absent")]
     tags: Tags,
-    /// When it expires, Unix milliseconds; absent = it does not.
+    /// The time when it expires, in Unix milliseconds; absent = it does not expire.
     #[serde(skip_serializing_if = "is_absent")]
     expires_at: u64,
-    /// When it was published, Unix milliseconds.
+    /// The time when it was published, in Unix milliseconds; absent in a channel without history.
     #[serde(skip_serializing_if = "is_absent")]
     time: u64,
-    /// The epoch of the log, in its first publication.
+    /// The epoch of the log, in its first publication only.
     #[serde(skip_serializing_if = "is_absent")]
     epoch: String,
 }
 
-/// Publications of a channel and its position.
+/// The publications of a channel and the position of its log.
 #[derive(JsonSchema)]
 pub(crate) struct HistoryShape {
-    /// The publications, in the order that was asked for.
+    /// The publications, in the order that the request asks for.
     publications: Vec<PublicationShape>,
-    /// The epoch of the log.
+    /// The epoch of the log, as text.
     epoch: String,
     /// The offset of the newest publication; 0 = there was none.
     offset: u64,
@@ -73,204 +73,204 @@ pub(crate) struct HistoryShape {
 pub(crate) struct PresenceShape {
     /// The clients, by client id.
     presence: BTreeMap<String, ClientInfoShape>,
-    /// `true`: these are some of more clients.
+    /// `true`: the channel has more clients, and this is a sample of them.
     #[serde(skip_serializing_if = "is_absent")]
     sample: bool,
-    /// How many there are, beside a sample.
+    /// The exact number of clients; only with a sample.
     #[serde(skip_serializing_if = "is_absent")]
     num_clients: u64,
 }
 
-/// How many clients and users are in a channel.
+/// The number of clients and users in a channel.
 #[derive(JsonSchema)]
 pub(crate) struct PresenceStatsShape {
-    /// Clients.
+    /// The number of clients.
     num_clients: u64,
-    /// Different users.
+    /// The number of users; a user with several connections counts once.
     num_users: u64,
 }
 
-/// A name with its owner.
+/// A name of the registry with its owner.
 #[derive(JsonSchema)]
 #[schemars(rename = "Name")]
 pub(crate) struct NameShape {
-    /// The name.
+    /// The name as text.
     name: String,
     /// The client id of the owner.
     client: String,
     /// The node that the owner is connected to.
     node: String,
-    /// Metadata.
+    /// The metadata of the name; absent = it has none.
     #[serde(skip_serializing_if = "is_absent")]
     meta: Value,
     /// The version of the entry, for `update_meta`.
     version: String,
 }
 
-/// A page of names.
+/// One page of names.
 #[derive(JsonSchema)]
 pub(crate) struct NamesShape {
-    /// The names.
+    /// The names on this page.
     names: Vec<NameShape>,
-    /// Of names in no order, where the next page begins; absent = that was all.
+    /// The cursor of the next page, for names in no order; absent = this is the last page.
     #[serde(skip_serializing_if = "is_absent")]
     cursor: u32,
-    /// Of names in their order (`after`), the last one if there are more; absent = that was all.
+    /// The last name of the page, for names in their order (`after`); absent = this is the last page.
     #[serde(skip_serializing_if = "is_absent")]
     last: String,
 }
 
-/// How many entries a scope has.
+/// The number of entries in a scope.
 #[derive(JsonSchema)]
 pub(crate) struct CountShape {
-    /// Names.
+    /// The number of names.
     names: u64,
-    /// Groups.
+    /// The number of groups.
     groups: u64,
-    /// Memberships.
+    /// The number of memberships in groups.
     members: u64,
-    /// How the entries spread over the nodes.
+    /// The entries of each node.
     nodes: Vec<NodeCountShape>,
 }
 
-/// The entries of one node.
+/// The number of entries of one node.
 #[derive(JsonSchema)]
 #[schemars(rename = "NodeCount")]
 struct NodeCountShape {
-    /// The node.
+    /// The id of the node.
     node: String,
-    /// Names and memberships of its clients.
+    /// The number of names and memberships that clients of the node have.
     entries: u64,
 }
 
-/// A member of a group.
+/// One member of a group.
 #[derive(JsonSchema)]
 #[schemars(rename = "Member")]
 pub(crate) struct MemberShape {
-    /// The client id.
+    /// The client id of the member.
     client: String,
-    /// The node that the client is connected to.
+    /// The node that the member is connected to.
     node: String,
-    /// Metadata.
+    /// The metadata of the membership; absent = it has none.
     #[serde(skip_serializing_if = "is_absent")]
     meta: Value,
 }
 
-/// Members of a group.
+/// The members of a group.
 #[derive(JsonSchema)]
 pub(crate) struct MembersShape {
-    /// The members.
+    /// The members, or a part of them.
     members: Vec<MemberShape>,
-    /// How many there are.
+    /// The number of all members.
     count: u64,
-    /// `true`: the members are some of more.
+    /// `true`: the group has more members, and this is a sample of them.
     #[serde(skip_serializing_if = "is_absent")]
     sample: bool,
-    /// Where the next page begins; absent = that was all, or no page was asked for.
+    /// The cursor of the next page; absent = this is the last page, or no page was asked for.
     #[serde(skip_serializing_if = "is_absent")]
     cursor: u32,
 }
 
-/// A page of groups.
+/// One page of groups.
 #[derive(JsonSchema)]
 pub(crate) struct GroupsShape {
-    /// The groups.
+    /// The groups on this page.
     groups: Vec<GroupShape>,
-    /// Where the next page begins; absent = that was all.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "is_absent")]
     cursor: u32,
 }
 
-/// A group.
+/// A group with its size.
 #[derive(JsonSchema)]
 #[schemars(rename = "Group")]
 struct GroupShape {
-    /// The group.
+    /// The name of the group.
     group: String,
-    /// How many members it has.
+    /// The number of its members.
     count: u32,
 }
 
-/// What has changed in a scope since a position.
+/// The changes in a scope since a position.
 #[derive(JsonSchema)]
 pub(crate) struct ChangesShape {
     /// The offset of the last change.
     offset: u64,
     /// The epoch that the offset belongs to.
     epoch: String,
-    /// The changes; absent = there may be more of them than are kept.
+    /// The changes; absent = `list` is `true`.
     #[serde(skip_serializing_if = "is_absent")]
     changes: Vec<ChangeShape>,
-    /// `true`: changes are lost, so list the scope again.
+    /// `true`: the registry does not keep all of these changes any more, so list the scope again.
     #[serde(skip_serializing_if = "is_absent")]
     list: bool,
-    /// `true`: ask again for more changes.
+    /// `true`: there are further changes, so ask again.
     #[serde(skip_serializing_if = "is_absent")]
     more: bool,
 }
 
-/// One change: of a name, or of a member of a group.
+/// One change of a name, or of a member of a group.
 #[derive(JsonSchema)]
 #[schemars(rename = "Change")]
 struct ChangeShape {
-    /// What has changed.
+    /// The kind of the change.
     #[schemars(extend("enum" = ["registered", "updated", "unregistered", "joined", "member_updated", "left"]))]
     change: String,
-    /// The name.
+    /// The name that changed; absent = a membership changed.
     #[serde(skip_serializing_if = "is_absent")]
     name: String,
-    /// The group.
+    /// The group whose membership changed; absent = a name changed.
     #[serde(skip_serializing_if = "is_absent")]
     group: String,
     /// The client id of the owner or member.
     client: String,
     /// The node that the client is, or was, connected to.
     node: String,
-    /// Metadata.
+    /// The metadata of the entry; absent = it has none.
     #[serde(skip_serializing_if = "is_absent")]
     meta: Value,
-    /// Why.
+    /// The reason for the change.
     #[schemars(extend("enum" = ["normal", "closed", "conflict", "node_up", "node_down", "taken_over"]))]
     reason: String,
 }
 
-/// What became of a message.
+/// The result of a message.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum SentShape {
-    /// It was sent.
+    /// The message was sent.
     Sent {
-        /// To how many clients.
+        /// The number of clients that it was sent to.
         sent: u64,
     },
-    /// It is kept until the owner of the name acknowledges it.
+    /// The message is stored until the owner of the name acknowledges it.
     Stored {
         /// The id of the message.
         id: String,
-        /// Until when it is kept, Unix milliseconds.
+        /// The time until which it is stored, in Unix milliseconds.
         expires_at: u64,
     },
 }
 
-/// What a call was answered with.
+/// The answer of a call.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum CallShape {
-    /// The client's answer.
+    /// The client answered.
     Answer {
-        /// The data.
+        /// The data of the answer.
         data: Value,
     },
-    /// The client's own error.
+    /// The client answered with an error of its own.
     Failure {
-        /// The error.
+        /// The error, as the client sent it.
         error: Value,
     },
-    /// The answers of a group.
+    /// The call was to a group.
     Group {
-        /// Members that answered.
+        /// The answers of the members that answered.
         replies: Vec<MemberReplyShape>,
-        /// Members that did not.
+        /// The members that did not answer.
         silent: Vec<SilentMemberShape>,
     },
 }
@@ -279,12 +279,12 @@ pub(crate) enum CallShape {
 #[derive(JsonSchema)]
 #[schemars(rename = "CallAnswer")]
 pub(crate) struct MemberReplyShape {
-    /// The client id.
+    /// The client id of the member.
     client: String,
-    /// The data.
+    /// The data of the answer; absent = the member answered with an error.
     #[serde(skip_serializing_if = "is_absent")]
     data: Value,
-    /// The client's own error.
+    /// The client's own error; absent = the member answered with data.
     #[serde(skip_serializing_if = "is_absent")]
     error: Value,
 }
@@ -293,102 +293,103 @@ pub(crate) struct MemberReplyShape {
 #[derive(JsonSchema)]
 #[schemars(rename = "SilentMember")]
 pub(crate) struct SilentMemberShape {
-    /// The client id.
+    /// The client id of the member.
     client: String,
-    /// Why.
+    /// Why the member did not answer.
     error: MemberErrorShape,
 }
 
-/// Why a member did not answer.
+/// The reason why a member did not answer.
 #[derive(JsonSchema)]
 #[schemars(rename = "MemberError")]
 struct MemberErrorShape {
     /// The number of the error.
     code: u32,
-    /// Its text.
+    /// The text of the error.
     message: String,
-    /// `true`: a call may succeed later.
+    /// `true`: a later call may succeed.
     #[serde(skip_serializing_if = "is_absent")]
     temporary: bool,
 }
 
-/// A comparison of a tag or label, or several that are combined.
+/// A comparison of one tag or label, or a combination of comparisons.
 #[derive(JsonSchema)]
 #[schemars(rename = "FilterNode")]
 pub(crate) struct FilterNodeShape {
-    /// Empty for a comparison, or `and`, `or`, `not`.
+    /// The combination: `and`, `or` or `not`; empty = a comparison.
     #[serde(skip_serializing_if = "is_absent")]
     op: String,
-    /// The tag or label that is compared.
+    /// The tag or label to compare.
     #[serde(skip_serializing_if = "is_absent")]
     key: String,
-    /// `eq neq in nin ex nex sw ew ct lt lte gt gte`.
+    /// The comparison: `eq neq in nin ex nex sw ew ct lt lte gt gte`.
     #[serde(skip_serializing_if = "is_absent")]
     cmp: String,
-    /// What it is compared to.
+    /// The value to compare with.
     #[serde(skip_serializing_if = "is_absent")]
     val: String,
-    /// For `in` and `nin`: what it may, or may not, be.
+    /// The values to compare with, for `in` and `nin`.
     #[serde(skip_serializing_if = "is_absent")]
     vals: Vec<String>,
-    /// What `and`, `or` and `not` combine.
+    /// The filters that `and`, `or` and `not` combine.
     #[serde(skip_serializing_if = "is_absent")]
     nodes: Vec<FilterNodeShape>,
 }
 
-/// A connection.
+/// One connection of a client.
 #[derive(JsonSchema)]
 #[schemars(rename = "ConnectionInfo")]
 pub(crate) struct ConnectionInfoShape {
-    /// The name of the program; absent = the client has not named it.
+    /// The name of the program; absent = the client has not sent it.
     #[serde(skip_serializing_if = "is_absent")]
     app_name: String,
-    /// Its version.
+    /// The version of the program; absent = the client has not sent it.
     #[serde(skip_serializing_if = "is_absent")]
     app_version: String,
-    /// The transport.
+    /// The transport of the connection.
     transport: String,
-    /// `json` or `protobuf`.
+    /// The encoding: `json` or `protobuf`.
     protocol: String,
-    /// The user; empty = the anonymous user.
+    /// The user of the connection; empty = the anonymous user.
     user: String,
-    /// What changes while the connection lives.
+    /// The properties that change while the connection lives.
     state: ConnectionStateShape,
-    /// When it was opened, Unix milliseconds.
+    /// The time when it was opened, in Unix milliseconds.
     connected_at_ms: u64,
-    /// How long the client took to answer the last ping, milliseconds; -1 = it has answered none, or is being pinged.
+    /// How long the client took to answer the last ping, in milliseconds; -1 = no answer yet, or a ping is under way.
     ping_pong_latency_ms: i64,
-    /// Its labels.
+    /// The labels of the connection; absent = it has none.
     #[serde(skip_serializing_if = "is_absent")]
     labels: BTreeMap<String, String>,
-    /// The address of the client.
+    /// The address of the client; absent = unknown.
     #[serde(skip_serializing_if = "is_absent")]
     address: String,
-    /// Bytes that its socket has not taken.
+    /// The bytes that wait because the client's socket has not accepted them.
     queued_bytes: u64,
-    /// The id of its node.
+    /// The id of the node that the client is connected to.
     node: String,
-    /// Names that it has in the registry, 64 at most together with its groups. Absent = none, or `channel` selects.
+    /// Its names in the registry, 64 at most together with its groups. Absent = it has none, or the request has
+    /// `channel`.
     #[serde(skip_serializing_if = "is_absent")]
     names: Vec<HeldNameShape>,
-    /// Groups of the registry that it is in.
+    /// Its groups in the registry; absent = it has none, or the request has `channel`.
     #[serde(skip_serializing_if = "is_absent")]
     groups: Vec<HeldGroupShape>,
-    /// How many further names and memberships it has.
+    /// The number of names and memberships that are not listed; absent = all are listed.
     #[serde(skip_serializing_if = "is_absent")]
     entries_truncated: u64,
-    /// `true`: the registry of its node has not answered in time, so names and groups are not known.
+    /// `true`: the registry of its node did not answer in time, so names and groups are unknown.
     #[serde(skip_serializing_if = "is_absent")]
     entries_missing: bool,
 }
 
-/// A name of a connection.
+/// A name that a connection has in the registry.
 #[derive(JsonSchema)]
 #[schemars(rename = "HeldName")]
 struct HeldNameShape {
-    /// The scope.
+    /// The scope of the name.
     scope: String,
-    /// The name.
+    /// The name as text.
     name: String,
 }
 
@@ -396,25 +397,25 @@ struct HeldNameShape {
 #[derive(JsonSchema)]
 #[schemars(rename = "HeldGroup")]
 struct HeldGroupShape {
-    /// The scope.
+    /// The scope of the group.
     scope: String,
-    /// The group.
+    /// The name of the group.
     group: String,
 }
 
-/// What changes while a connection lives.
+/// The properties of a connection that change while it lives.
 #[derive(JsonSchema)]
 #[schemars(rename = "ConnectionState")]
 struct ConnectionStateShape {
-    /// Its channels; where a channel was asked for, that one alone.
+    /// Its channels. If the request names a channel, only that one.
     channels: BTreeMap<String, ConnectionChannelShape>,
-    /// How many further channels it has.
+    /// The number of channels that are not listed; absent = all are listed.
     #[serde(skip_serializing_if = "is_absent")]
     channels_truncated: u64,
-    /// The token that it has shown last.
+    /// The token that the client sent last; absent = it sent none.
     #[serde(skip_serializing_if = "is_absent")]
     connection_token: ConnectionTokenShape,
-    /// What the token or the backend has said of it, where a hook is sent that.
+    /// Metadata from the token or the backend, for hooks; absent = there are none.
     #[serde(skip_serializing_if = "is_absent")]
     meta: BTreeMap<String, Value>,
 }
@@ -423,15 +424,15 @@ struct ConnectionStateShape {
 #[derive(JsonSchema)]
 #[schemars(rename = "ConnectionChannel")]
 struct ConnectionChannelShape {
-    /// `true`: the server has subscribed it.
+    /// `true`: the server subscribed the connection.
     #[serde(skip_serializing_if = "is_absent")]
     server_side: bool,
 }
 
-/// A token.
+/// The connection token that the client sent last.
 #[derive(JsonSchema)]
 #[schemars(rename = "ConnectionToken")]
 struct ConnectionTokenShape {
-    /// When it was issued, Unix seconds.
+    /// The time when it was issued, in Unix seconds.
     issued_at: u64,
 }

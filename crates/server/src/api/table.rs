@@ -1,4 +1,4 @@
-//! The table of all operations. Calls by HTTP, by batches and by other nodes, and the documentation, come from it.
+//! The table of all operations. HTTP, batches, calls of other nodes and the documentation are made from it.
 
 use schemars::JsonSchema;
 use touchline_protocol::Error;
@@ -31,6 +31,7 @@ use super::operations::connections::{
 use super::operations::consumers::ConsumersOperation;
 use super::operations::dead_events::{EventsDeadDropOperation, EventsDeadOperation, EventsDeadRetryOperation};
 use super::operations::events::EventsResumeOperation;
+use super::operations::forget_user::ForgetUserOperation;
 use super::operations::history::{HistoryOperation, HistoryRemoveOperation};
 use super::operations::inbox::{InboxDropOperation, InboxListOperation, InboxNamesOperation};
 use super::operations::info::InfoOperation;
@@ -59,12 +60,12 @@ use crate::auth::ApiRights;
 use crate::node::Node;
 use crate::runtime::operation_metrics::NO_OPERATION;
 
-/// The name of the request that takes many operations: `POST /api/batch`. It is no operation itself: it can't stand in
-/// another one, and its answer has no `result`.
+/// The name of the request that contains several operations: `POST /api/batch`. It is not an operation itself: a batch
+/// cannot contain it, and its answer has no `result`.
 pub const BATCH: &str = "batch";
 
-/// One operation with its parameters, read and not yet run. All operations of a batch are read before the first is
-/// run, so that a malformed one stops the batch before it has done anything.
+/// One operation with its parameters, read and not yet run. All operations of a batch are read before the first is run,
+/// so that a malformed one stops the batch before anything is done.
 pub(super) struct Call<'a> {
     params: &'a [u8],
     request: CallRequest<'a>,
@@ -97,38 +98,39 @@ const fn row<O: Operation>() -> OperationRow {
     }
 }
 
-/// Sees, where assertions are compiled in, that an operation declares the error that it answers with.
+/// Checks in builds with assertions that an operation declares the error that it returns.
 fn declared<O: Operation>(refusal: &OperationError) {
     let is_declared = O::ERRORS.iter().chain(COMMON_ERRORS).any(|error| *error == refusal.error);
     debug_assert!(is_declared, "{} does not declare {}", O::NAME, refusal.error);
 }
 
-/// Checks that a caller may use an operation, for the channels that the request names.
+/// Checks that the caller may use an operation, in the channels that the request names.
 fn permitted<O: Operation>(rights: &ApiRights, request: &O::Request<'_>) -> Result<(), OperationError> {
     rights.check(O::NAME, O::channels(request)).map_err(|why| OperationError::denied(why, O::NAME))
 }
 
-/// Writes why an operation was refused as the member `error` of an object, and counts it. `place`: of the operation.
+/// Writes the refusal of an operation as the member `error` of an object, and counts it. `place`: the operation's
+/// place.
 fn refuse(node: &Node, place: usize, object: &mut ObjectWriter<'_>, refusal: OperationError) -> OperationError {
     node.metrics_here().operations.count_error(place, refusal.error.code);
     ErrorJson::from(refusal.clone()).write(object.key("error"));
     refusal
 }
 
-/// The place of the operation with this name among the metrics; [`NO_OPERATION`] if there is none.
+/// Returns the place of the operation among the metrics; [`NO_OPERATION`] if no operation has this name.
 pub(super) fn place_of(operation: &str) -> usize {
     TABLE.iter().position(|row| row.description.name == operation).unwrap_or(NO_OPERATION)
 }
 
-/// The names of all operations by their places.
+/// Returns the names of all operations in the order of their places.
 pub(super) fn names_by_place() -> Vec<&'static str> {
     TABLE.iter().map(|row| row.description.name).collect()
 }
 
-/// Runs an operation that concerns the asked node alone, for a request that has not come as JSON. An error is counted.
+/// Runs an operation that concerns only the asked node, for a request that is not JSON. Errors are counted.
 ///
 /// # Errors
-/// What the caller may not do, and the errors of the operation.
+/// 103 if the caller may not use the operation, and the errors of the operation.
 #[cfg(feature = "grpc")]
 pub(super) async fn run_alone<'a, O: Operation + Placed>(
     node: &'a Node,
@@ -153,8 +155,8 @@ pub(super) async fn run_alone<'a, O: Operation + Placed>(
     outcome.inspect_err(|refusal| metrics.count_error(O::PLACE, refusal.error.code))
 }
 
-/// Waits for an operation. `direct`: its future is part of the request's; `boxed`: it has a place of its own, so that
-/// it does not make the futures of the direct ones, which are copied, as large as itself.
+/// Waits for an operation. `direct`: its future is a part of the request's future. `boxed`: its future is allocated on
+/// its own, so that the copied futures of direct operations do not become as large.
 macro_rules! wait {
     (direct $future:expr) => {
         $future.await
@@ -164,12 +166,12 @@ macro_rules! wait {
     };
 }
 
-/// Makes everything from the list of operations: each with the way in which it is waited for (see [`wait`]). Of an
-/// operation that has several forms the newest stands first: a version of the server API has the first one that is not
-/// newer than itself.
+/// Makes the table, the enums and the functions from the list of operations. Each entry says how the operation is
+/// awaited (see [`wait`]). If an operation has several forms, the newest comes first: a version of the server API has
+/// the first form that is not newer than itself.
 macro_rules! operations {
     ($($(#[$only:meta])? $operation:ident $wait:ident,)*) => {
-        /// The parameters, by operation.
+        /// The parameters of a call, by operation.
         enum CallRequest<'a> {
             $($(#[$only])? $operation(<$operation as Operation>::Request<'a>),)*
             /// No operation has this name.
@@ -190,8 +192,8 @@ macro_rules! operations {
         })*
 
         impl<'a> Call<'a> {
-            /// Reads the parameters of an operation in a version of the server API. An unknown operation is read too:
-            /// it is refused when it is run.
+            /// Reads the parameters of an operation in a version of the server API. An unknown operation is read too,
+            /// and refused when it is run.
             ///
             /// # Errors
             /// When the parameters are not a JSON object, or not of the operation's shape.
@@ -209,7 +211,7 @@ macro_rules! operations {
             }
 
             /// Runs the operation on all nodes that it concerns, if the caller may use it. Its result becomes the
-            /// member `key` of an object; an error becomes the member `error`, is counted and returned.
+            /// member `key` of an object. An error becomes the member `error`, is counted and returned.
             pub(super) async fn run(
                 self,
                 node: &'a Node,
@@ -234,8 +236,8 @@ macro_rules! operations {
                 Some(refuse(node, place, object, outcome.err()?))
             }
 
-            /// Runs the operation on this node alone. Its result becomes the member `key` of an object; an error
-            /// becomes the member `error`, and is counted by the node that asks.
+            /// Runs the operation on this node alone. Its result becomes the member `key` of an object. An error
+            /// becomes the member `error`, and the requesting node counts it.
             pub(super) async fn run_here(self, node: &'a Node, object: &mut ObjectWriter<'_>, key: &str) {
                 let outcome = match self.request {
                     $($(#[$only])? CallRequest::$operation(request) => {
@@ -266,6 +268,7 @@ operations! {
     RevokeTokenOperation boxed,
     InvalidateUserTokensOperation boxed,
     BansOperation boxed,
+    ForgetUserOperation boxed,
     TokenCheckOperation boxed,
     PresenceOperation boxed,
     PresenceStatsOperation boxed,
@@ -328,17 +331,18 @@ impl Call<'_> {
     }
 }
 
-/// The operation that older libraries call by this number; None = no operation has it.
+/// Returns the operation that older libraries call by this number; None = no operation has the number.
 pub(super) fn numbered(number: usize) -> Option<&'static str> {
     TABLE.iter().find(|row| row.number == Some(number)).map(|row| row.description.name)
 }
 
-/// How many operations older libraries call by a number.
+/// Returns how many operations have a number for older libraries.
 pub(super) fn numbers() -> usize {
     TABLE.iter().filter(|row| row.number.is_some()).count()
 }
 
-/// The groups that a key of the server API may be given, besides single operations: each with what is in it.
+/// The groups of operations that a key of the server API may have, besides single operations. Each has the operations
+/// in it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("@publish", &["publish", "broadcast"]),
     (
@@ -407,18 +411,19 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("@directory", &["channel_set", "channel_get", "channel_remove", "channels_search", "channels_similar"]),
     ("@bans", &["block_user", "unblock_user", "revoke_token", "invalidate_user_tokens", "bans"]),
     ("@inbox", &["inbox_names", "inbox_list", "inbox_drop"]),
-    // It says of a token what it says to nobody else, so who only reads may not.
+    // The operation shows details of a token that no other answer shows, so it is not in `@read`.
     ("@tokens", &["token_check"]),
     ("@statistics", &["stats_audience", "stats_top", "stats_events"]),
     ("@events", &["events_resume", "events_dead", "events_dead_retry", "events_dead_drop"]),
 ];
 
-/// The groups of operations, each with what is in it.
+/// Returns the groups of operations, each with the operations in it.
 pub fn operation_groups() -> impl ExactSizeIterator<Item = &'static (&'static str, &'static [&'static str])> {
     GROUPS.iter()
 }
 
-/// The operations that a word stands for: the one of this name, or those of a group; None = it stands for none.
+/// Returns the operations that a word stands for: one operation by its name, or those of a group; None = the word is
+/// unknown.
 pub(crate) fn operations_named(word: &str) -> Option<Vec<&'static str>> {
     let group = GROUPS.iter().find(|(name, _)| *name == word).map(|(_, operations)| operations.to_vec());
     group.or_else(|| operations().find(|operation| operation.name == word).map(|operation| vec![operation.name]))
@@ -441,7 +446,7 @@ pub(super) fn operations_of(version: u16) -> impl Iterator<Item = &'static Opera
         .iter()
         .enumerate()
         .filter(move |(index, row)| {
-            // The first of a name is the newest.
+            // The first entry of a name is the newest form.
             is_in(row)
                 && !TABLE[..*index].iter().any(|newer| is_in(&newer) && newer.description.name == row.description.name)
         })
@@ -488,10 +493,11 @@ mod tests {
         let grouped: BTreeSet<&str> =
             operation_groups().flat_map(|(_, operations)| operations.iter().copied()).collect();
         assert_eq!(grouped.difference(&known).count(), 0, "{grouped:?}");
-        // What takes away for good, changes the node, shows what clients do, or is not there, a key gets by name only.
+        // Operations that delete for good, change the node, show what clients do, or do not exist yet are granted by
+        // name only.
         assert_eq!(
             known.difference(&grouped).copied().collect::<Vec<_>>(),
-            ["history_remove", "reload", "rpc", "trace"]
+            ["forget_user", "history_remove", "reload", "rpc", "trace"]
         );
         assert_eq!(operations_named("publish"), Some(vec!["publish"]));
         assert_eq!(operations_named("@publish"), Some(vec!["publish", "broadcast"]));
@@ -517,7 +523,7 @@ mod tests {
         assert_eq!(names.join(" "), expected);
     }
 
-    /// What is malformed is refused when it is read: a batch has done nothing then.
+    /// A malformed operation is refused when it is read, before its batch has done anything.
     #[test]
     fn parameters_of_another_shape_are_refused_when_they_are_read() {
         for operation in operations() {

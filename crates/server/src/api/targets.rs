@@ -1,4 +1,5 @@
-//! Whom a command of the server API is for, how it reaches them, and what its answer says.
+//! The connections that a command of the server API selects, how the command reaches them, and what its answer
+//! contains.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,34 +16,34 @@ use crate::node::Node;
 use crate::runtime::mailbox::{ConnectionAction, ConnectionCommand, Message, Selection};
 use crate::runtime::pacer::{PACE_MAX, Pacer};
 
-/// Users that one command names.
+/// The most users that one command may name.
 pub(in crate::api) const USERS_MAX: usize = 1_000;
 
-/// The fields of a request that say whom it is for.
+/// The fields of a request that select connections.
 ///
-/// `user` and `users` select users, `client` and `session` narrow within them; without either they select one
-/// connection, whoever its user is.
+/// `user` and `users` select users, and `client` and `session` narrow the selection. Without `user` and `users`, they
+/// select one connection of any user.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::api) struct Targets<'a> {
-    /// Empty = the anonymous user; None = no user is named.
+    /// The user; empty = the anonymous user; None = no user is named.
     pub(in crate::api) user: Option<&'a str>,
     pub(in crate::api) users: Option<&'a [String]>,
-    /// A client id; empty = none is named.
+    /// The client id; empty = no client is named.
     pub(in crate::api) client: &'a str,
-    /// A session; empty = none is named.
+    /// The session; empty = no session is named.
     pub(in crate::api) session: &'a str,
-    /// Connections a second on each node; None = as soon as possible.
+    /// Connections per second on each node; None = as soon as possible.
     pub(in crate::api) rate: Option<u32>,
 }
 
 impl Targets<'_> {
-    /// Whether the answer says how many connections there are on each node. A request that names one user and nothing
-    /// new is broadcast instead, as it always was: nodes of earlier versions understand it.
+    /// Whether the answer contains the number of connections on each node. A request with only `user` is broadcast
+    /// instead, because nodes of earlier versions understand only this form.
     pub(in crate::api) fn is_gathered(&self) -> bool {
         self.users.is_some() || self.rate.is_some() || self.user.is_none() && self.names_connection()
     }
 
-    /// Whether one of the fields says whom it is for: `rate` alone does not.
+    /// Whether a field selects connections; `rate` alone does not.
     pub(in crate::api) fn is_any(&self) -> bool {
         self.user.is_some() || self.users.is_some() || self.names_connection()
     }
@@ -54,7 +55,7 @@ impl Targets<'_> {
     /// Checks the fields.
     ///
     /// # Errors
-    /// 107 with the field at fault; `user` if none says whom the command is for.
+    /// 107 with the field at fault; `user` if no field selects connections.
     pub(in crate::api) fn check(&self) -> Result<CheckedTargets, OperationError> {
         let Targets { user, users, client, session, rate } = *self;
         plain("user", user)?;
@@ -70,12 +71,12 @@ impl Targets<'_> {
         let users = match (user, users) {
             (Some(user), _) => Some(vec![user.to_owned()]),
             (None, Some(users)) => Some(users.to_vec()),
-            // An id that a caller forgot must not stand for everybody without one.
+            // A forgotten id must not stand for all connections of the anonymous user.
             (None, None) if client.is_empty() && session.is_empty() => return Err(OperationError::bad("user")),
             (None, None) => None,
         };
         let users = users.map(|mut users| {
-            // No connection has a command twice.
+            // Each connection gets the command only once.
             users.sort_unstable();
             users.dedup();
             users
@@ -85,9 +86,9 @@ impl Targets<'_> {
     }
 }
 
-/// Whom a command is for.
+/// The connections that a checked command selects.
 pub(in crate::api) struct CheckedTargets {
-    /// None = the connection alone is named.
+    /// None = the command names only a connection.
     users: Option<Vec<String>>,
     client: String,
     session: String,
@@ -96,10 +97,10 @@ pub(in crate::api) struct CheckedTargets {
 }
 
 impl CheckedTargets {
-    /// Carries a command out on this node.
+    /// Carries out a command on this node.
     ///
     /// # Errors
-    /// The error of a connection that refuses the command; 111 when too many commands are under way.
+    /// The error of a connection that refuses the command; 111 when too many commands are running.
     pub(in crate::api) async fn command(
         self,
         node: &Node,
@@ -110,10 +111,10 @@ impl CheckedTargets {
         Ok(if is_counted { counted } else { CommandReply::default() })
     }
 
-    /// The same, always with the number of connections.
+    /// Carries out the command, and always returns the number of connections.
     ///
     /// # Errors
-    /// As [`CheckedTargets::command`].
+    /// The errors of [`CheckedTargets::command`].
     pub(in crate::api) async fn counted(
         self,
         node: &Node,
@@ -127,7 +128,7 @@ impl CheckedTargets {
         Ok(CommandReply::of(node, count))
     }
 
-    /// The connections; None = this node has none of them.
+    /// Returns the selected connections; None = this node has none of them.
     fn selection(self, node: &Node) -> Option<Selection> {
         let CheckedTargets { users, client, session, .. } = self;
         let mut client = match client.as_str() {
@@ -160,7 +161,7 @@ async fn send(
         Some(rate) => Some(Pacer::begin(rate, &node.paced).ok_or(Error::TOO_MANY_REQUESTS)?),
         None => None,
     };
-    // Before the connections end: they may come back at once.
+    // Done before the connections end, because their clients may reconnect at once.
     if let (Selection::Users { users, .. }, Some((channel, is_shared))) = (&selection, action.forgets()) {
         users.iter().for_each(|user| node.forget_hook_answers(user, channel, is_shared));
     }
@@ -173,7 +174,7 @@ async fn send(
         node.send(shard as touchline_engine::ShardId, Message::Command(Box::new(command)));
         replies.push(answer);
     }
-    // All are waited for, also behind an error: a shard gives up a command that nobody waits for.
+    // All replies are awaited, even after an error: a shard gives up a command that nobody waits for.
     let mut count = Ok(0);
     for reply in replies {
         let reached = reply.await.unwrap_or(Err(Error::INTERNAL));
@@ -182,18 +183,18 @@ async fn send(
     Ok(count?)
 }
 
-/// How many connections a command is for; empty where it names one user and has no rate.
+/// The number of connections that a command selects; empty if it names one user and has no rate.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CommandReply {
-    /// Connections on all nodes that have answered; with a rate those that the command will reach.
+    /// The connections on all nodes that answered. With a rate, these are the connections that the command will reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub(in crate::api) connections: Option<u64>,
-    /// The connections of each node that has answered.
+    /// The connections on each node that answered, by the name of the node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(in crate::api) nodes: BTreeMap<String, u64>,
-    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    /// The nodes that did not answer in time, refused, or are of an earlier version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::api) missing_nodes: Vec<Box<str>>,
 }
@@ -204,7 +205,7 @@ impl CommandReply {
         CommandReply { connections: Some(count), nodes, missing_nodes: Vec::new() }
     }
 
-    /// Adds the results of other nodes, and names those without one.
+    /// Adds the results of other nodes, and names the nodes without a result.
     pub(in crate::api) fn merge(&mut self, others: &OtherNodes<'_>) {
         let results = others.results.iter();
         for other in results.filter_map(|(_, result)| serde_json::from_str::<CommandReply>(result.get()).ok()) {

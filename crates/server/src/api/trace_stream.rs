@@ -1,7 +1,8 @@
-//! `POST /api/trace` with `Accept: application/x-ndjson`: the frames of a trace as they come, a line of JSON each.
+//! Serves `POST /api/trace` with `Accept: application/x-ndjson`: sends the frames of a trace as they happen, one line
+//! of JSON each.
 //!
-//! The answer has no length, so it takes its connection over: HTTP/1.1 only. It asks the operation `trace` again and
-//! again, with the rights that the caller has at that time.
+//! The answer has no length, so it takes over its connection, and works over HTTP/1.1 only. It calls the operation
+//! `trace` repeatedly, each time with the rights that the caller has at that moment.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,14 +26,14 @@ use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, JSON};
 use crate::transport::http::{Duplex, Origin, Routed};
 
-/// The media type: lines of JSON.
+/// The media type of lines of JSON.
 const LINES: &str = "application/x-ndjson";
-/// What comes before the lines.
+/// The head of the answer, which precedes the lines.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n\
                       X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n";
-/// Time between two questions.
+/// The time between two calls of `trace`.
 const STEP: Duration = Duration::from_millis(250);
-/// How long a write may take.
+/// How long one write may take.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
 /// Whether a request wants a trace as a stream.
@@ -61,7 +62,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let (parts, body) = request.into_parts();
     let limit = node.generation().settings.http_api.body_size_limit;
     let Ok((body, budget)) = body.read(limit).await else {
-        return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "the body is too large, or broken off\n"));
+        return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "the body is too large, or incomplete\n"));
     };
     let question = question(&body);
     drop((body, budget));
@@ -81,15 +82,16 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     }
 }
 
-/// A question that was refused.
+/// A call of `trace` that was refused.
 struct RefusedTrace {
     status: StatusCode,
     body: Vec<u8>,
-    /// None = it was malformed, or nobody may ask.
+    /// None = the request was malformed, or its caller is not served.
     refusal: Option<OperationError>,
 }
 
-/// The question of a body, with an id of its own. A body that is not an object is refused when it is asked.
+/// Makes the parameters of `trace` from a body, with an id of its own. A body that is not an object is refused by the
+/// call.
 fn question(body: &[u8]) -> Value {
     let mut question = serde_json::from_slice::<Value>(body).unwrap_or_default();
     if let Value::Object(fields) = &mut question {
@@ -102,22 +104,22 @@ fn now_s(node: &Node) -> u64 {
     node.clock.now_ms() / 1_000
 }
 
-/// A trace that is streamed.
+/// A trace that is streamed to its caller.
 struct TraceStream {
     node: Arc<Node>,
-    /// Of the request: who asks.
+    /// The header fields of the request, which name the caller.
     headers: HeaderMap,
     uri: Uri,
     question: Value,
-    /// The nodes that were told as missing.
+    /// The missing nodes that the last line about them named.
     missing: Value,
 }
 
 impl TraceStream {
-    /// What has been seen since the last question. `more`: fields of this question.
+    /// Returns what the trace has seen since the last call. `more`: additional fields of this call.
     ///
     /// # Errors
-    /// The refusal.
+    /// The refusal of the operation.
     async fn ask(&mut self, more: &Value) -> Result<Value, RefusedTrace> {
         let node = Arc::clone(&self.node);
         let generation = node.generation();
@@ -145,15 +147,14 @@ impl TraceStream {
         }
     }
 
-    /// Writes what is seen until the trace ends, the caller leaves, or the node stops.
+    /// Writes the frames until the trace ends, the caller disconnects, or the node stops.
     async fn serve(mut self, connection: Box<dyn Duplex>) {
         self.write(connection).await;
-        // Nobody asks any more.
+        // No later call follows.
         drop(self.ask(&json!({"end": true})).await);
     }
 
     async fn write(&mut self, mut connection: Box<dyn Duplex>) {
-        let mut draining = self.node.draining.subscribe();
         if connection.write_all(HEAD).await.is_err() {
             return;
         }
@@ -163,7 +164,7 @@ impl TraceStream {
         loop {
             tokio::select! {
                 _ = steps.tick() => {}
-                _ = draining.wait_for(|draining| *draining) => return,
+                () = self.node.drain.begun() => return,
                 read = connection.read(&mut input) => match read {
                     Ok(1..) => continue,
                     _ => return,
@@ -178,7 +179,7 @@ impl TraceStream {
                         Ok(Ok(())) => {}
                         _ => return,
                     },
-                    _ = draining.wait_for(|draining| *draining) => return,
+                    () = self.node.drain.begun() => return,
                 }
             }
             if seen["ended"] == true {
@@ -189,7 +190,8 @@ impl TraceStream {
     }
 }
 
-/// The lines for what was seen. `missing`: the nodes that were told as missing; they are told when they change.
+/// Returns the lines for the frames. `missing`: the missing nodes of the last line about them. A line names them again
+/// when they change.
 fn lines(seen: &Value, missing: &mut Value) -> String {
     let frames = seen["frames"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut lines: String = frames.iter().map(|frame| format!("{frame}\n")).collect();

@@ -1,4 +1,4 @@
-//! Versions of the server API, and which one a caller asks for by `Accept`.
+//! The versions of the server API, and how `Accept` chooses one.
 
 use hyper::header::{ACCEPT, HeaderMap};
 
@@ -7,15 +7,15 @@ use crate::transport::http::respond::JSON;
 /// A version of the server API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ApiVersion {
-    /// 1 and up.
+    /// The number of the version, from 1.
     pub(crate) number: u16,
-    /// What a caller accepts who names this version: `application/vnd.touchline.v<number>+json`.
+    /// The media type by which a caller names this version: `application/vnd.touchline.v<number>+json`.
     pub(crate) media_type: &'static str,
-    /// Callers who name no version get the newest one that is stable.
+    /// A caller that names no version gets the newest stable one.
     is_stable: bool,
 }
 
-/// The first version.
+/// The first version of the server API.
 pub(crate) const V1: ApiVersion =
     ApiVersion { number: 1, media_type: "application/vnd.touchline.v1+json", is_stable: true };
 
@@ -24,7 +24,7 @@ pub(crate) const V1: ApiVersion =
 pub(crate) const V2: ApiVersion =
     ApiVersion { number: 2, media_type: "application/vnd.touchline.v2+json", is_stable: false };
 
-/// Every version that this server speaks, the newest first.
+/// All versions that this server supports, the newest first.
 pub(crate) const VERSIONS: &[ApiVersion] = &[
     #[cfg(test)]
     V2,
@@ -42,27 +42,27 @@ const fn newest_stable(versions: &[ApiVersion]) -> ApiVersion {
     versions[index]
 }
 
-/// What a caller gets: a version, and the content type that says so.
+/// The form of an answer: a version, and the content type that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ApiForm {
     pub(crate) version: u16,
     pub(crate) content_type: &'static str,
 }
 
-/// What a caller gets who names no version.
+/// The form for a caller that names no version.
 pub(crate) const UNNAMED: ApiForm = ApiForm { version: NEWEST.number, content_type: JSON };
 
-/// The version of this number; None = this server does not speak it.
+/// Returns the version of this number; None = this server does not support it.
 pub(crate) fn known(number: u16) -> Option<&'static ApiVersion> {
     VERSIONS.iter().find(|version| version.number == number)
 }
 
-/// What `Accept` asks for (RFC 9110, section 12.5.1); None = it leaves nothing that this server can answer with.
+/// Returns the form that `Accept` asks for (RFC 9110, section 12.5.1); None = it allows no form of this server.
 ///
-/// The form that it weighs highest is taken; where a named version and JSON weigh the same, the version; of named
-/// versions the newest.
+/// The form with the highest weight wins. If a named version and JSON have the same weight, the version wins. Of
+/// several named versions the newest wins.
 pub(crate) fn negotiate(headers: &HeaderMap) -> Option<ApiForm> {
-    // Almost every caller sends none.
+    // Almost no caller sends the field.
     if !headers.contains_key(ACCEPT) {
         return Some(UNNAMED);
     }
@@ -74,16 +74,16 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Option<ApiForm> {
     weights.chosen()
 }
 
-/// How a caller weighs each form, in thousandths; None = no range is about it.
+/// The weight of each form for a caller, in thousandths; None = no range matches the form.
 #[derive(Default)]
 struct AcceptWeights {
-    /// By the range that is most specific: `application/json`, `application/*`, `*/*`.
+    /// By the most specific range: `application/json`, `application/*`, `*/*`.
     json: [Option<u16>; 3],
     versions: [Option<u16>; VERSIONS.len()],
 }
 
 impl AcceptWeights {
-    /// Notes one range, as `application/json;q=0.5`. What is not well-formed is passed over.
+    /// Notes one range, such as `application/json;q=0.5`. A malformed range is ignored.
     fn note(&mut self, range: &str) {
         let mut parts = range.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
@@ -108,13 +108,13 @@ impl AcceptWeights {
         let named = std::iter::zip(&self.versions, VERSIONS).filter_map(|(weight, version)| {
             Some(((*weight)?, ApiForm { version: version.number, content_type: version.media_type }))
         });
-        // Of equal ones the last wins: JSON, then the versions from the oldest to the newest.
+        // Of equal weights the last wins: JSON, then the versions from the oldest to the newest.
         let all = json.into_iter().chain(named.rev());
         all.filter(|(weight, _)| *weight > 0).max_by_key(|(weight, _)| *weight).map(|(_, form)| form)
     }
 }
 
-/// A weight as `0`, `0.5` or `1.000`, in thousandths; None = it is not well-formed.
+/// Reads a weight such as `0`, `0.5` or `1.000`, in thousandths; None = it is malformed.
 fn weight(text: &str) -> Option<u16> {
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
     if rest.len() > 3 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {

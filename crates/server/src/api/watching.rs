@@ -1,4 +1,4 @@
-//! What a node reads of itself for the console: counters, and what is wrong.
+//! Reads the counters and the problems of the node for the console.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,23 +7,24 @@ use std::{io, thread};
 
 use touchline_protocol::{Disconnect, Error};
 
-use crate::console::{HOUR_STEP_MS, Sample, WatchedFacts};
+use crate::console::{HOUR_STEP_MS, PrimarySize, Sample, WatchedFacts};
 use crate::node::Node;
 use crate::runtime::meters::BOUNDS_US;
 use crate::runtime::process::ProcessFigures;
 
-/// Time between two looks while somebody looks at the console, and else.
+/// The time between two readings: while the console is in use, and otherwise.
 const WATCHED_STEP: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(HOUR_STEP_MS);
-/// The shortest time between two looks, milliseconds, however many ask.
+/// The shortest time between two readings in milliseconds, however many requests ask for one.
 const SHORTEST_STEP_MS: u64 = 900;
-/// How long somebody counts as looking after the last question, milliseconds.
+/// How long the console counts as in use after the last request, in milliseconds.
 const LEASE_MS: u64 = 15_000;
 
-/// Starts the thread that looks at a node from time to time, where there is a console. It ends with the node.
+/// Starts the thread that reads the node's state from time to time, if the console is on. The thread ends with the
+/// node.
 ///
 /// # Errors
-/// When the system refuses a thread.
+/// When the system cannot start the thread.
 pub(crate) fn start_watching(node: &Arc<Node>) -> io::Result<()> {
     if !node.newest.get().settings.admin.enabled {
         return Ok(());
@@ -40,7 +41,7 @@ pub(crate) fn start_watching(node: &Arc<Node>) -> io::Result<()> {
     thread::Builder::new().name("watch".into()).spawn(run).map(drop)
 }
 
-/// Reads the counters, and looks for what is wrong.
+/// Reads the counters, and looks for problems.
 pub(super) fn look(node: &Node) {
     let mut watch = node.console.watch();
     let last_ms = watch.samples.now().map_or(0, |last| last.at_ms);
@@ -54,7 +55,7 @@ pub(super) fn look(node: &Node) {
     watch.problems.look(&node.generation().settings.node.name, &facts);
 }
 
-/// A reading of the counters.
+/// Reads all counters once.
 fn read(node: &Node) -> Sample {
     let process = ProcessFigures::read();
     let shards = || node.shards.iter().map(|shard| &shard.metrics);
@@ -94,7 +95,7 @@ fn read(node: &Node) -> Sample {
     }
 }
 
-/// What the conditions of problems look at.
+/// Returns the facts from which problems are found.
 fn facts(node: &Node, now: Sample, before: Sample) -> WatchedFacts {
     let generation = node.generation();
     let is_cut = node.cluster.is_some() && !node.is_linked.load(Relaxed);
@@ -115,6 +116,15 @@ fn facts(node: &Node, now: Sample, before: Sample) -> WatchedFacts {
             fault => format!("JetStream cannot be used: {fault}"),
         }),
         primary_fails: node.store().is_some_and(|store| !store.metrics().is_healthy()),
+        primary_size: node.store().map_or_else(PrimarySize::default, |store| {
+            let size = &store.metrics().size;
+            PrimarySize {
+                used: size.used().unwrap_or_default(),
+                limit: size.limit(),
+                is_full: size.is_full(),
+                is_disk_short: size.is_disk_short(),
+            }
+        }),
         stats_fails: node.stats().is_some_and(|stats| !stats.metrics().is_healthy()),
         open_backends: text(open),
         events_off: node.events.get().map_or(Vec::new(), |events| events.metrics.off()),

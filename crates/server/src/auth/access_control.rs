@@ -1,4 +1,4 @@
-//! All that decides who is let in: what verifies tokens, who may call the server API, and the keys of both.
+//! Access control: the token verifier of clients, the callers of the server API, and the keys of both.
 
 use touchline_config::{GrpcApiSettings, HttpApiSettings};
 use touchline_engine::ClientSettings;
@@ -8,18 +8,18 @@ use super::key_set::KeySets;
 use super::verifier::TokenVerifier;
 use crate::start_error::StartError;
 
-/// Who may connect and call the server API.
+/// Decides which clients may connect, and which callers may use the server API.
 pub(crate) struct AccessControl {
     /// Verifies the tokens of clients.
     pub(crate) verifier: TokenVerifier,
-    /// Who may call the server API.
+    /// Knows the callers of the server API and their rights.
     pub(crate) api: ApiAccess,
-    /// Keys that are fetched.
+    /// The key sets that are fetched.
     pub(crate) key_sets: KeySets,
 }
 
 impl AccessControl {
-    /// Reads all keys of these settings; keys at an endpoint are not fetched yet, unless `before` has them.
+    /// Reads all keys of these settings. Keys at an endpoint are not fetched yet, unless `before` has them.
     ///
     /// # Errors
     /// When a key cannot be used.

@@ -1,4 +1,4 @@
-//! Who may call the server API, by which key, and what each key may do.
+//! The callers of the server API: their keys, and what each key may do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use super::verifier::TokenRules;
 use crate::net::glob::Glob;
 use crate::start_error::StartError;
 
-/// The names of callers that have none in the configuration.
+/// The names of callers that have no name in the configuration.
 const DEFAULT: &str = "default";
 const INSECURE: &str = "insecure";
 const JWKS: &str = "jwks";
 const GRPC: &str = "grpc";
-/// All operations, or all channels.
+/// The word for all operations, or all channels.
 const ALL: &str = "*";
 
-/// The operations that a word of `operations` stands for; None = there is no such operation or group.
+/// Returns the operations that a word of `operations` stands for; None = the operation or group does not exist.
 pub(crate) type FindOperations = fn(&str) -> Option<Vec<&'static str>>;
 
 /// The channels that a request names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NamedChannels<'a> {
-    /// None: the operation is not about channels, or about all.
+    /// The request names no channel: the operation is not about channels, or about all of them.
     None,
-    /// One.
+    /// The request names one channel.
     One(&'a str),
-    /// Several.
+    /// The request names several channels.
     Many(&'a [String]),
 }
 
 /// What a caller may do.
 #[derive(Debug, Default)]
 pub(crate) struct ApiRights {
-    /// None = every operation.
+    /// The operations of the caller; None = every operation.
     operations: Option<BTreeSet<&'static str>>,
-    /// None = every channel, and operations that name none.
+    /// The channels of the caller; None = every channel, and operations that name none.
     channels: Option<Vec<Glob>>,
 }
 
 /// Why a caller may not do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The operation is not one of its operations.
+    /// The key does not allow the operation.
     Operation,
-    /// It may use the operation, and not for this channel.
+    /// The key allows the operation, but not in this channel.
     Channel,
 }
 
@@ -63,16 +63,16 @@ impl ApiRights {
     /// Checks a request.
     ///
     /// # Errors
-    /// What it lacks.
+    /// What the key does not allow.
     pub(crate) fn check(&self, operation: &str, channels: NamedChannels<'_>) -> Result<(), Denied> {
         if self.operations.as_ref().is_some_and(|known| !known.contains(operation)) {
             return Err(Denied::Operation);
         }
         let Some(patterns) = &self.channels else { return Ok(()) };
-        // Where a channel is wanted an empty one stands for all of them, which no pattern is meant to name.
+        // If a channel is required, an empty one stands for all channels, which no pattern matches.
         let is_open = |channel: &str| !channel.is_empty() && patterns.iter().any(|pattern| pattern.fits(channel));
         match channels {
-            // What is not limited to channels is about all of them: it must be named on purpose.
+            // An operation without channels affects all channels, so the key must name the operation itself.
             NamedChannels::None if self.operations.is_none() => Err(Denied::Operation),
             NamedChannels::None => Ok(()),
             NamedChannels::One(channel) if is_open(channel) => Ok(()),
@@ -85,10 +85,10 @@ impl ApiRights {
 /// A caller of the server API.
 #[derive(Debug)]
 pub(crate) struct ApiCaller {
-    /// The name, for logs and metrics.
+    /// The name of the caller, for logs and metrics.
     pub(crate) name: String,
     pub(crate) rights: ApiRights,
-    /// Requests so far, over all reloads that leave the name of the key.
+    /// The number of requests so far. Reloads that keep the name of the key keep the count.
     pub(crate) requests: Arc<AtomicU64>,
 }
 
@@ -98,28 +98,28 @@ impl ApiCaller {
     }
 }
 
-/// Who may call the server API.
+/// All callers of the server API.
 pub(crate) struct ApiAccess {
-    /// The key of `http_api.key`, or everybody.
+    /// The caller with `http_api.key`, or every caller if the server API needs no key.
     default: ApiCaller,
     is_open: bool,
-    /// The secrets with their callers. None of them is empty.
+    /// The secrets with their callers. No secret is empty.
     keys: Vec<(Box<[u8]>, ApiCaller)>,
     secret: Box<[u8]>,
     tokens: Option<ApiTokens>,
-    /// The secret of `grpc_api.key` with its caller; None = it is not set, or gRPC is not served.
+    /// The secret of `grpc_api.key` with its caller; None = it is not set, or gRPC is off.
     grpc: Option<(Box<[u8]>, ApiCaller)>,
 }
 
-/// Callers that show a token.
+/// The caller that all valid tokens stand for.
 struct ApiTokens {
     caller: ApiCaller,
     rules: TokenRules,
-    /// What the `scope` claim must have.
+    /// The words that the `scope` claim must contain, all of them.
     scopes: Vec<String>,
 }
 
-/// The claim of a token that says what it is for.
+/// The claim that says what a token is for.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ApiClaims {
@@ -127,7 +127,7 @@ struct ApiClaims {
 }
 
 impl ApiClaims {
-    /// Whether a word is in the claim, which is a list or text with spaces (RFC 8693 section 4.2).
+    /// Whether the claim contains a word. The claim is a list, or a text with spaces (RFC 8693 section 4.2).
     fn has(&self, scope: &str) -> bool {
         match &self.scope {
             Value::String(text) => text.split_ascii_whitespace().any(|word| word == scope),
@@ -138,10 +138,10 @@ impl ApiClaims {
 }
 
 impl ApiAccess {
-    /// The callers of these settings. `sets`: takes the sets of keys that have to be fetched.
+    /// Makes the callers of these settings. `sets`: takes the key sets that have to be fetched.
     ///
     /// # Errors
-    /// When an operation or a pattern is not known, or the address of keys cannot be used.
+    /// When an operation or a pattern is unknown, or the address of keys cannot be used.
     pub(crate) fn new(
         settings: &HttpApiSettings,
         find: FindOperations,
@@ -176,19 +176,19 @@ impl ApiAccess {
         })
     }
 
-    /// The same, with the caller over gRPC.
+    /// Adds the caller with the key of gRPC.
     pub(crate) fn with_grpc(mut self, settings: &GrpcApiSettings) -> Self {
         let secret = Some(settings.key.as_bytes()).filter(|secret| settings.enabled && !secret.is_empty());
         self.grpc = secret.map(|secret| (secret.into(), ApiCaller::new(GRPC, ApiRights::ALL)));
         self
     }
 
-    /// The caller, where nobody has to show anything.
+    /// Returns the caller of every request, if the server API needs no key.
     pub(crate) fn anybody(&self) -> Option<&ApiCaller> {
         self.is_open.then_some(&self.default)
     }
 
-    /// The caller whose key this is.
+    /// Returns the caller with this key.
     pub(crate) fn of_key(&self, shown: &[u8]) -> Option<&ApiCaller> {
         if !self.secret.is_empty() && is_same_secret(shown, &self.secret) {
             return Some(&self.default);
@@ -196,20 +196,20 @@ impl ApiAccess {
         self.keys.iter().find(|(secret, _)| is_same_secret(shown, secret)).map(|(_, caller)| caller)
     }
 
-    /// The caller over gRPC whose key this is.
+    /// Returns the caller over gRPC with this key.
     #[cfg(feature = "grpc")]
     pub(crate) fn of_grpc_key(&self, shown: &[u8]) -> Option<&ApiCaller> {
         let own = self.grpc.as_ref().filter(|(secret, _)| is_same_secret(shown, secret)).map(|(_, caller)| caller);
         own.or_else(|| self.of_key(shown))
     }
 
-    /// The caller who shows this token; None = tokens are not taken.
+    /// Returns the caller that a token names; None = the server API accepts no tokens.
     pub(crate) fn of_token(&self, token: &str, now_s: u64) -> Option<Result<&ApiCaller, TokenError>> {
         let tokens = self.tokens.as_ref()?;
         Some(tokens.check(token, now_s).map(|()| &tokens.caller).map_err(|fault| fault.error))
     }
 
-    /// The callers go on counting from what those of the same name have counted.
+    /// Continues the counts of the callers with the same names.
     pub(super) fn count_on(mut self, before: &ApiAccess) -> Self {
         let of_name = |name: &str| before.callers().find(|caller| caller.name == name);
         let keys = self.keys.iter_mut().map(|(_, caller)| caller);
@@ -223,7 +223,7 @@ impl ApiAccess {
         self
     }
 
-    /// All callers, for metrics.
+    /// Returns all callers, for metrics.
     pub(crate) fn callers(&self) -> impl Iterator<Item = &ApiCaller> {
         let named = self.keys.iter().map(|(_, caller)| caller);
         let grpc = self.grpc.as_ref().map(|(_, caller)| caller);
@@ -257,14 +257,17 @@ impl ApiTokens {
         if self.scopes.iter().all(|scope| claims.has(scope)) {
             return Ok(());
         }
-        Err(TokenFault::invalid(TokenStage::Claims, "scope of the token has not what http_api.jwks.scope names"))
+        Err(TokenFault::invalid(
+            TokenStage::Claims,
+            "scope of the token does not contain all words of http_api.jwks.scope",
+        ))
     }
 }
 
-/// The operations that words stand for; None = all.
+/// Returns the operations that words stand for; None = all operations.
 ///
 /// # Errors
-/// The first word that stands for none.
+/// The first word that is neither an operation nor a group.
 fn operations(words: &[String], find: FindOperations) -> Result<Option<BTreeSet<&'static str>>, &str> {
     let mut all = BTreeSet::new();
     for word in words {
@@ -276,10 +279,10 @@ fn operations(words: &[String], find: FindOperations) -> Result<Option<BTreeSet<
     Ok(Some(all))
 }
 
-/// The patterns of channels; None = all channels.
+/// Returns the patterns of channels; None = all channels.
 ///
 /// # Errors
-/// The first that is none.
+/// The first word that is not a pattern.
 fn patterns(words: &[String]) -> Result<Option<Vec<Glob>>, &str> {
     if words.iter().any(|word| word == ALL) {
         return Ok(None);

@@ -1,54 +1,54 @@
-//! Why a token is not taken, and at which step that was found.
+//! The reasons why a token is refused, with the step that found them.
 
 use touchline_engine::TokenError;
 
 pub(super) const NO_TOKEN: &str =
     "what was sent as a token is not a JWT: three parts of base64url are expected (is it the token alone?)";
 
-/// A step in which a token is checked.
+/// A step in the check of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenStage {
-    /// Three parts of base64, and a header that is understood, with an algorithm that is known.
+    /// Three parts of base64, and a readable header with a known algorithm.
     Format,
-    /// Which issuer it is of, where there are several.
+    /// The issuer that the token names, if several are configured.
     Provider,
-    /// A key that may have signed it.
+    /// A key that may have signed the token.
     Key,
-    /// Whether the algorithm of the header is one of that key.
+    /// Whether that key may be used with the algorithm in the header.
     Algorithm,
-    /// The signature.
+    /// The signature of the token.
     Signature,
-    /// `exp` and `nbf`.
+    /// The times in the claims `exp` and `nbf`.
     Times,
-    /// `iss`.
+    /// The issuer in the claim `iss`.
     Issuer,
-    /// `aud`.
+    /// The audience in the claim `aud`.
     Audience,
     /// The types of all other claims, and the user.
     Claims,
 }
 
-/// Why a token is not taken.
+/// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TokenFault {
-    /// The step that it fails.
+    /// The step that the token fails.
     pub(super) stage: TokenStage,
-    /// What the client is told.
+    /// The error that the client receives.
     pub(super) error: TokenError,
 }
 
 impl TokenFault {
-    /// A token that is never good.
+    /// The fault of a token that can never become valid.
     pub(super) fn invalid(stage: TokenStage, cause: &'static str) -> Self {
         TokenFault { stage, error: TokenError::Invalid(cause) }
     }
 
-    /// A token whose key cannot be had now.
+    /// The fault of a token whose key is not available now.
     pub(super) fn unavailable(cause: &'static str) -> Self {
         TokenFault { stage: TokenStage::Key, error: TokenError::Unavailable(cause) }
     }
 
-    /// The same fault, found at an earlier step than usual. What is wrong with the format stays so.
+    /// Moves the fault to another step. A fault of the format stays in its step.
     pub(super) fn at(self, stage: TokenStage) -> Self {
         let stage = if self.stage == TokenStage::Format { self.stage } else { stage };
         TokenFault { stage, ..self }

@@ -1,4 +1,5 @@
-//! The thread that fetches the keys of issuers: each set by a task of its own, so that a slow endpoint delays no other.
+//! The thread that fetches the keys of issuers. Each set has a task of its own, so that a slow endpoint does not delay
+//! the others.
 
 use std::io;
 use std::sync::Arc;
@@ -18,28 +19,28 @@ use tokio::task::JoinSet;
 use super::jwk::parse_set;
 use super::key_set::{FETCH_INTERVAL, FETCH_TIMEOUT, KeySet, KeySets};
 
-/// Largest answer of an endpoint, bytes.
+/// The largest answer of an endpoint, in bytes.
 const SET_SIZE_MAX: usize = 1_048_576;
-/// Time after which a set is fetched again, if its answer says nothing.
+/// The time until a set is fetched again, if its answer does not say when.
 const REFRESH: Duration = Duration::from_mins(10);
-/// The bounds of what an answer may say of it.
+/// The shortest and the longest time that an answer may set.
 const REFRESH_BOUNDS: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
-/// Time between two lines of the log about one set.
+/// The time between two log lines about one set.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The thread that fetches keys, until this is dropped.
+/// The thread that fetches keys until this value is dropped.
 pub(crate) struct KeyFetcher {
     thread: Option<JoinHandle<()>>,
-    /// Dropped, it ends the thread.
+    /// Ends the thread when it is dropped.
     stop: Option<oneshot::Sender<()>>,
 }
 
 impl KeyFetcher {
-    /// Starts the thread, and waits until each set that has no keys was fetched once, or could not be. `None` = there
-    /// is none to fetch.
+    /// Starts the thread. It waits until each set without keys was fetched once, or its fetch has failed. `None` = no
+    /// set is to be fetched.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// When the system cannot start a thread.
     pub(crate) fn start(sets: &KeySets) -> io::Result<Option<Self>> {
         let sets: Vec<Arc<KeySet>> = sets.iter().cloned().collect();
         if sets.is_empty() {
@@ -61,10 +62,10 @@ impl KeyFetcher {
                 drop(first);
                 let _ = stopped.await;
             });
-            // A name that is being resolved would hold up the end.
+            // A name lookup under way would delay the end.
             runtime.shutdown_background();
         })?;
-        // All have been tried when the last sender is gone; each fetch has its limit of time.
+        // All sets have been tried when the last sender is dropped. Each fetch has a time limit.
         while tried.recv().is_ok() {}
         Ok(Some(KeyFetcher { thread: Some(thread), stop: Some(stop) }))
     }
@@ -79,10 +80,10 @@ impl Drop for KeyFetcher {
     }
 }
 
-/// Fetches each set once. Returns the faults, with the section of the set.
+/// Fetches each set once. Returns the faults, each with the section of the set.
 ///
 /// # Errors
-/// When the system refuses what a fetch needs.
+/// When the system cannot start the runtime.
 pub(crate) fn fetch_once(sets: &KeySets) -> io::Result<Vec<(String, String)>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let faults = runtime.block_on(async {
@@ -106,7 +107,7 @@ async fn follow(set: Arc<KeySet>, mut first: Option<mpsc::Sender<()>>) {
         let outcome = fetch(&set).await;
         log.note(&set, outcome.as_ref().err());
         drop(first.take());
-        // A fetch that failed is tried again at once when it may be.
+        // A failed fetch is retried as soon as the interval allows.
         let next = outcome.unwrap_or(FETCH_INTERVAL);
         tokio::time::sleep_until(began + FETCH_INTERVAL).await;
         tokio::select! {
@@ -116,10 +117,10 @@ async fn follow(set: Arc<KeySet>, mut first: Option<mpsc::Sender<()>>) {
     }
 }
 
-/// Fetches a set, and installs its keys. Returns the time after which it is fetched again.
+/// Fetches a set, and installs its keys. Returns the time until the next fetch.
 ///
 /// # Errors
-/// Why there is no usable set, without anything of the answer. The keys that are known stay.
+/// Why the set cannot be used, without any part of the answer. The known keys stay.
 async fn fetch(set: &KeySet) -> Result<Duration, String> {
     let began = Instant::now();
     let outcome = match tokio::time::timeout(FETCH_TIMEOUT, ask(set)).await {
@@ -150,7 +151,7 @@ async fn ask(set: &KeySet) -> Result<(super::jwk::ParsedSet, Duration), String> 
     Ok((parse_set(&answer.body)?, refresh_after(&answer.headers)))
 }
 
-/// The time after which an answer is to be fetched again (RFC 9111), within our bounds.
+/// Returns the time until an answer is to be fetched again (RFC 9111), within our bounds.
 fn refresh_after(headers: &HeaderMap) -> Duration {
     let fields = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let mut directives = fields.flat_map(|field| field.split(',')).map(str::trim);
@@ -162,7 +163,7 @@ fn refresh_after(headers: &HeaderMap) -> Duration {
     max_age.map_or(REFRESH, |age| age.clamp(REFRESH_BOUNDS.0, REFRESH_BOUNDS.1))
 }
 
-/// Logs what becomes of the fetches of one set: the first fault, then one a minute, and the end of an outage.
+/// Logs the fetches of one set: the first fault, then one fault a minute, and the end of an outage.
 #[derive(Default)]
 struct FetchLog {
     failing_since: Option<Instant>,
@@ -176,7 +177,7 @@ impl FetchLog {
         let Some(fault) = fault else {
             let (known, skipped) = (set.counts.keys.load(Relaxed), set.counts.skipped.load(Relaxed));
             if self.failing_since.take().is_some() {
-                tracing::info!(keys, address, known, "the keys of an issuer are fetched again");
+                tracing::info!(keys, address, known, "the keys of an issuer can be fetched again");
             }
             if skipped > 0 && skipped != self.skipped {
                 tracing::warn!(
@@ -184,7 +185,7 @@ impl FetchLog {
                     address,
                     known,
                     skipped,
-                    "keys of an issuer verify no signatures, or are unreadable"
+                    "some keys of an issuer are not for signatures, or cannot be read"
                 );
             }
             self.skipped = skipped;
@@ -194,7 +195,7 @@ impl FetchLog {
         self.failing_since.get_or_insert_with(Instant::now);
         if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
             self.logged = Some(Instant::now());
-            tracing::warn!(keys, address, fault, "the keys of an issuer cannot be fetched; those that are known stay");
+            tracing::warn!(keys, address, fault, "the keys of an issuer cannot be fetched; the known keys stay in use");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An issuer of tokens: its keys, written in the configuration or fetched, and what its tokens must say.
+//! An issuer of tokens: its keys, configured or fetched, and the rules for the claims of its tokens.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use super::token::{Token, TokenHeader};
 use crate::start_error::StartError;
 use crate::tls::read_pem;
 
-/// An issuer.
+/// An issuer with its keys and rules.
 pub(super) struct Issuer {
     pub(super) keys: KeySource,
     pub(super) rules: ClaimRules,
 }
 
-/// Where its keys are.
+/// Where the keys of an issuer come from.
 pub(super) enum KeySource {
-    /// In the configuration.
+    /// The keys are in the configuration.
     Written(Vec<VerificationKey>),
-    /// At an endpoint.
+    /// The keys are at an endpoint.
     Fetched(FetchedSource),
 }
 
-/// The sets of an endpoint: one, or one for each of the addresses that it stands for.
+/// The key sets of an endpoint: one, or one for each address that the endpoint stands for.
 pub(super) struct FetchedSource {
-    /// The groups whose values choose the set.
+    /// The named groups whose values choose the set.
     groups: Vec<String>,
     sets: HashMap<Vec<String>, Arc<KeySet>>,
 }
 
-/// Where the settings of an issuer are.
+/// The place of an issuer's settings in the configuration.
 pub(super) struct IssuerPlace<'a> {
-    /// Their section.
+    /// The section of the settings.
     pub(super) section: &'a str,
-    /// The key of the endpoint.
+    /// The configuration key of the endpoint.
     pub(super) endpoint: &'static str,
-    /// The section of `tls`.
+    /// The section of the `tls` settings.
     pub(super) tls_section: &'a str,
     pub(super) tls: &'a ClientTlsSettings,
 }
 
 impl Issuer {
-    /// The issuer of these settings.
+    /// Makes the issuer of these settings.
     ///
     /// # Errors
-    /// When no token could be verified by a key of theirs.
+    /// When none of its keys could verify a token.
     pub(super) fn new(
         settings: &TokenSettings,
         place: &IssuerPlace<'_>,
@@ -63,8 +63,9 @@ impl Issuer {
             name,
             reason,
         };
-        let rules = ClaimRules::of(settings)
-            .map_err(|name| unusable(name, "cannot be used as a pattern of the whole text (a comment in it?)"))?;
+        let rules = ClaimRules::of(settings).map_err(|name| {
+            unusable(name, "cannot be used as a pattern for the whole text (does it contain a comment?)")
+        })?;
         let keys = if settings.jwks_public_endpoint.is_empty() {
             KeySource::Written(written_keys(settings, place.section)?)
         } else {
@@ -76,7 +77,7 @@ impl Issuer {
     /// Checks that a key of the issuer has signed a token.
     ///
     /// # Errors
-    /// Why none has, or nobody can tell yet.
+    /// Why no key has signed the token, or why this is unknown yet.
     pub(super) fn check_signature(
         &self,
         token: &Token<'_>,
@@ -90,10 +91,10 @@ impl Issuer {
     }
 }
 
-/// The keys that are written in settings.
+/// Reads the keys in the settings.
 ///
 /// # Errors
-/// The key that cannot be read, or can verify nothing.
+/// The key that cannot be read, or cannot verify anything.
 fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<VerificationKey>, StartError> {
     let mut keys = Vec::new();
     let secrets: [(&'static str, &str); 2] = [
@@ -101,7 +102,7 @@ fn written_keys(settings: &TokenSettings, section: &str) -> Result<Vec<Verificat
         ("hmac_previous_secret_key", &settings.hmac_previous_secret_key),
     ];
     if let Some((name, _)) = secrets.into_iter().find(|(_, secret)| is_public(secret)) {
-        let reason = "is a public key, by which everybody who knows it could sign tokens: \
+        let reason = "is a public key, so everybody who knows it could sign tokens: \
                       write it as rsa_public_key, ecdsa_public_key or eddsa_public_key";
         return Err(StartError::Key { section: section.to_owned(), name, reason });
     }
@@ -215,8 +216,8 @@ impl FetchedSource {
         if set.was_asked_since_shown(&found, token.text) { Err(fault) } else { Err(TokenFault::unavailable(pending)) }
     }
 
-    /// The set of the keys of a token. Where there are several, the claims choose it, before anybody knows who has
-    /// signed them: then only the key of that set counts.
+    /// Returns the set with the key of a token. If there are several sets, the unverified claims choose one, and only a
+    /// key of that set counts.
     fn set_of(&self, token: &Token<'_>, rules: &ClaimRules) -> Result<&Arc<KeySet>, TokenFault> {
         let none = TokenFault::invalid(TokenStage::Key, "iss or aud of the token names no endpoint of keys");
         if self.groups.is_empty() {

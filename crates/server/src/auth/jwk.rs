@@ -1,4 +1,4 @@
-//! A JSON Web Key Set (RFC 7517): the keys in it that verify signatures, by their `kid`.
+//! A JSON Web Key Set (RFC 7517): its keys that verify signatures, by their `kid`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use touchline_protocol::notation::decode_base64;
 
 use super::key::VerificationKey;
 
-/// Keys in a set.
+/// The most keys in a set.
 const SET_KEYS_MAX: usize = 100;
-/// Keys of a set with one `kid`: each of them is tried.
+/// The most keys of a set with the same `kid`. Each of them is tried.
 const KID_KEYS_MAX: usize = 4;
-/// Longest `kid`, bytes.
+/// The longest `kid`, in bytes.
 const KID_MAX: usize = 1_024;
 
-/// The keys of a set.
+/// The keys of a set, by their `kid`.
 #[derive(Default)]
 pub(super) struct ParsedSet {
     keys: HashMap<Box<str>, Vec<Arc<VerificationKey>>>,
-    /// Keys that were passed over, because they are for something else, or cannot be read.
+    /// The number of keys that were skipped, because they have another purpose or cannot be read.
     pub(super) skipped: usize,
 }
 
@@ -30,7 +30,7 @@ struct JwkSet<'a> {
     keys: Vec<&'a RawValue>,
 }
 
-/// A key as a set has it. Fields that are not named here are passed over, and `null` is absence.
+/// A key as a set contains it. Other fields are ignored, and `null` means that a field is absent.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Jwk {
@@ -48,21 +48,21 @@ struct Jwk {
 }
 
 impl ParsedSet {
-    /// The keys with this `kid`; empty = there is none.
+    /// Returns the keys with this `kid`; empty = the set has no such key.
     pub(super) fn find(&self, kid: &str) -> &[Arc<VerificationKey>] {
         self.keys.get(kid).map_or(&[], Vec::as_slice)
     }
 
-    /// The number of keys that verify signatures.
+    /// Returns the number of keys that verify signatures.
     pub(super) fn len(&self) -> usize {
         self.keys.values().map(Vec::len).sum()
     }
 }
 
-/// Reads a set. One key that cannot be read does not spoil the others.
+/// Reads a set. A key that cannot be read does not affect the others.
 ///
 /// # Errors
-/// What is wrong with the whole. A set without a single key is a fault of its endpoint: no issuer means to have none.
+/// What is wrong with the whole set. A set without a usable key is a fault of its endpoint.
 pub(super) fn parse_set(json: &[u8]) -> Result<ParsedSet, &'static str> {
     let set: Option<JwkSet<'_>> = object(json);
     let set = set.ok_or("the answer is not a JSON Web Key Set")?;
@@ -85,12 +85,12 @@ pub(super) fn parse_set(json: &[u8]) -> Result<ParsedSet, &'static str> {
     if parsed.keys.is_empty() { Err("the set has no key that verifies signatures") } else { Ok(parsed) }
 }
 
-/// Reads a JSON object; None = it is something else. A list would be read as the fields of a structure.
+/// Reads a JSON object; None = the text is something else. Serde would read a list as the fields of a structure.
 fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     (json.trim_ascii_start().first() == Some(&b'{')).then(|| serde_json::from_slice(json).ok())?
 }
 
-/// The key and its `kid`; None = it verifies no signatures, or cannot be read.
+/// Returns the key and its `kid`; None = the key is not for signatures, or cannot be read.
 fn read(jwk: Jwk) -> Option<(String, VerificationKey)> {
     let is_for_signatures = jwk.usage.as_deref().is_none_or(|usage| usage == "sig");
     let may_verify = jwk.key_ops.as_ref().is_none_or(|operations| operations.iter().any(|of| of == "verify"));
@@ -107,7 +107,7 @@ fn read(jwk: Jwk) -> Option<(String, VerificationKey)> {
             VerificationKey::elliptic_point(curve, &[&[4], x.as_slice(), y.as_slice()].concat())
         }
         "OKP" if curve == "Ed25519" => VerificationKey::edwards_point(&bytes(&jwk.x)?),
-        // Secrets (`oct`) in a set that everybody can read prove nothing.
+        // A secret (`oct`) in a public set proves nothing.
         _ => return None,
     };
     let key = key.ok()?;

@@ -1,4 +1,4 @@
-//! A key that verifies signatures of tokens, and which algorithms it may verify.
+//! A key that verifies signatures of tokens, with the algorithms that it may verify.
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::hmac;
@@ -14,7 +14,7 @@ use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
 
 use super::token::{SignatureAlgorithm, Token, decode_part};
 
-/// The algorithms of elliptic curves, by the object identifier of the curve (RFC 5480 section 2.1.1.1).
+/// The object identifiers of the elliptic curves (RFC 5480 section 2.1.1.1).
 const P256_CURVE: &str = "1.2.840.10045.3.1.7";
 const P384_CURVE: &str = "1.3.132.0.34";
 const P521_CURVE: &str = "1.3.132.0.35";
@@ -23,9 +23,9 @@ const P521_CURVE: &str = "1.3.132.0.35";
 const RSA: &[Algorithm] =
     &[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512, Algorithm::PS256, Algorithm::PS384, Algorithm::PS512];
 
-/// What verifies.
+/// The form of a key that verifies.
 enum KeyForm {
-    /// A secret, prepared for HS256, HS384 and HS512: the library would prepare it anew for each token.
+    /// A secret, prepared for HS256, HS384 and HS512. The library would prepare it again for each token.
     Secret(Box<[hmac::Key; 3]>),
     /// A key of the library, with its algorithms.
     Library(Vec<Algorithm>, DecodingKey),
@@ -35,18 +35,18 @@ enum KeyForm {
 /// A key that verifies signatures.
 pub(super) struct VerificationKey {
     form: KeyForm,
-    /// From then on the key does not count, Unix seconds; 0 = it does for ever.
+    /// The last second in which the key counts, in Unix seconds; 0 = it always counts.
     until_s: u64,
 }
 
 /// Why a key has not signed a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unsigned {
-    /// It is no token.
+    /// The text is not a token.
     NoToken,
     /// The key is not for the algorithm of the token.
     OtherAlgorithm,
-    /// The signature is of another key.
+    /// Another key made the signature.
     OtherKey,
 }
 
@@ -55,17 +55,17 @@ impl VerificationKey {
         VerificationKey { form: KeyForm::Library(algorithms.to_vec(), key), until_s: 0 }
     }
 
-    /// A shared secret. `until_s`: see the field.
+    /// Makes a key from a shared secret. `until_s`: see the field.
     pub(super) fn secret(secret: &str, until_s: u64) -> Self {
         let keys = [hmac::HMAC_SHA256, hmac::HMAC_SHA384, hmac::HMAC_SHA512]
             .map(|algorithm| hmac::Key::new(algorithm, secret.as_bytes()));
         VerificationKey { form: KeyForm::Secret(Box::new(keys)), until_s }
     }
 
-    /// A public key of RSA, in PEM.
+    /// Reads a public RSA key in PEM.
     ///
     /// # Errors
-    /// What is wrong with it: a signature by it could never be verified.
+    /// What is wrong with the key, so that it could never verify a signature.
     pub(super) fn rsa_pem(pem: &[u8]) -> Result<Self, &'static str> {
         const NONE: &str = "expected a public key of RSA in PEM, found something else";
         let key = DecodingKey::from_rsa_pem(pem).map_err(|_| NONE)?;
@@ -74,10 +74,10 @@ impl VerificationKey {
         Ok(VerificationKey::of(RSA, key))
     }
 
-    /// A public key of RSA, by its modulus and its exponent, big-endian.
+    /// Makes a public RSA key from its modulus and its exponent, both big-endian.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub(super) fn rsa_parts(modulus: &[u8], exponent: &[u8]) -> Result<Self, &'static str> {
         let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
         let modulus = &modulus[zeros..];
@@ -91,14 +91,14 @@ impl VerificationKey {
         let der: Result<PublicKeyX509Der<'_>, _> = parts.as_der();
         der.ok()
             .and_then(|der| ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der.as_ref()).ok())
-            .ok_or("the modulus and the exponent are no key of RSA")?;
+            .ok_or("the modulus and the exponent are not a key of RSA")?;
         Ok(VerificationKey::of(RSA, DecodingKey::from_rsa_raw_components(modulus, exponent)))
     }
 
-    /// A public key of an elliptic curve, in PEM.
+    /// Reads a public key of an elliptic curve in PEM.
     ///
     /// # Errors
-    /// What is wrong with it: it is not one of a curve that tokens are signed with, or not a point of its curve.
+    /// What is wrong with the key: its curve is not one of those for tokens, or its point is not on its curve.
     pub(super) fn elliptic_pem(pem: &[u8]) -> Result<Self, &'static str> {
         const NONE: &str = "expected a public key of an elliptic curve in PEM, found something else";
         let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| NONE)?;
@@ -114,10 +114,10 @@ impl VerificationKey {
         VerificationKey::elliptic_point(curve, point)
     }
 
-    /// A public key of an elliptic curve by the curve's name and its point (SEC 1).
+    /// Makes a public key of an elliptic curve from the curve's name and the point (SEC 1).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub(super) fn elliptic_point(curve: &str, point: &[u8]) -> Result<Self, &'static str> {
         let parse = |algorithm: &'static EcdsaVerificationAlgorithm| {
             ParsedPublicKey::new(algorithm, point).map_err(|_| "the point of the key is not on its curve")
@@ -129,30 +129,30 @@ impl VerificationKey {
             "P-521" => {
                 parse(&ECDSA_P521_SHA512_FIXED).map(|key| VerificationKey { form: KeyForm::P521(key), until_s: 0 })
             }
-            _ => Err("the curve of the key is none of P-256, P-384 and P-521"),
+            _ => Err("the curve of the key is not P-256, P-384 or P-521"),
         }
     }
 
-    /// A public key of Ed25519, in PEM.
+    /// Reads a public key of Ed25519 in PEM.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub(super) fn edwards_pem(pem: &[u8]) -> Result<Self, &'static str> {
         const NONE: &str = "expected a public key of Ed25519 in PEM, found something else";
         let key = DecodingKey::from_ed_pem(pem).map_err(|_| NONE)?;
         VerificationKey::edwards_point(key.try_get_as_bytes().map_err(|_| NONE)?)
     }
 
-    /// A public key of Ed25519 by its point (RFC 8032).
+    /// Makes a public key of Ed25519 from its point (RFC 8032).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub(super) fn edwards_point(point: &[u8]) -> Result<Self, &'static str> {
         ParsedPublicKey::new(&ED25519, point).map_err(|_| "the point of the key is not one of Ed25519")?;
         Ok(VerificationKey::of(&[Algorithm::EdDSA], DecodingKey::from_ed_der(point)))
     }
 
-    /// The same key for one of its algorithms only. None = it is not for that one.
+    /// Limits the key to one of its algorithms; None = the key is not for that algorithm.
     pub(super) fn restricted_to(mut self, name: &str) -> Option<Self> {
         match (&mut self.form, SignatureAlgorithm::of_name(name)?) {
             (KeyForm::P521(_), SignatureAlgorithm::Es512) => {}
@@ -164,20 +164,20 @@ impl VerificationKey {
         Some(self)
     }
 
-    /// Whether it is a shared secret.
+    /// Whether the key is a shared secret.
     pub(super) fn is_secret(&self) -> bool {
         matches!(self.form, KeyForm::Secret(_))
     }
 
-    /// Whether the time of the key is not over.
+    /// Whether the key counts at this time, in Unix seconds.
     pub(super) fn counts_at(&self, now_s: u64) -> bool {
         self.until_s == 0 || now_s <= self.until_s
     }
 
-    /// Checks that this key has signed a token, by the algorithm that the token's header names.
+    /// Checks that this key has signed a token, with the algorithm in the token's header.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Why the key has not signed the token.
     pub(super) fn verify(&self, token: &Token<'_>, algorithm: SignatureAlgorithm) -> Result<(), Unsigned> {
         let signature = || decode_part(token.signature).ok_or(Unsigned::NoToken);
         match (&self.form, algorithm) {
@@ -205,7 +205,7 @@ impl VerificationKey {
     }
 }
 
-/// Refuses a size of RSA that is not safe, or that nobody needs. `bits`: the length of the modulus.
+/// Refuses an RSA key of unsafe or needless size. `bits`: the length of the modulus.
 fn check_size(bits: u32) -> Result<(), &'static str> {
     let rules = &RSA_PKCS1_2048_8192_SHA256;
     let is_good = (rules.min_modulus_len()..=rules.max_modulus_len()).contains(&bits);

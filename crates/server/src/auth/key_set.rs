@@ -1,4 +1,4 @@
-//! The keys of an issuer, as its endpoint last gave them. Shards read them and never wait; one task fetches them
+//! The keys of an issuer, as its endpoint last returned them. Shards read them and never wait. One task fetches them
 //! ([`super::fetch`]).
 
 use std::collections::{HashMap, VecDeque};
@@ -16,31 +16,31 @@ use super::key::VerificationKey;
 use crate::outbound::HttpClient;
 use crate::start_error::StartError;
 
-/// Time between the beginnings of two fetches of a set, whatever is asked of it.
+/// The shortest time between the beginnings of two fetches of a set.
 pub(super) const FETCH_INTERVAL: Duration = Duration::from_secs(10);
-/// Time that one fetch may take.
+/// The timeout of one fetch.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for which keys count that could not be fetched again.
+/// How long keys count that could not be fetched again.
 const STALE_MAX: Duration = Duration::from_hours(24);
-/// Tokens that are remembered because no known key has signed them.
+/// The most tokens that are remembered because no known key has signed them.
 const DOUBTS_MAX: usize = 1_024;
 
-/// What became of fetches, in metrics.
+/// The outcomes of fetches, for metrics.
 #[derive(Debug, Default)]
 pub(crate) struct FetchCounts {
-    /// Fetches that gave a set.
+    /// Fetches that returned a set.
     pub(crate) succeeded: AtomicU64,
-    /// Fetches that gave none.
+    /// Fetches that failed.
     pub(crate) failed: AtomicU64,
-    /// Keys that verify signatures.
+    /// Keys in the set that verify signatures.
     pub(crate) keys: AtomicU64,
-    /// Keys of the set that were passed over.
+    /// Keys in the set that were skipped.
     pub(crate) skipped: AtomicU64,
 }
 
 /// A set of keys at one address.
 pub(crate) struct KeySet {
-    /// The section of the configuration that names it, for logs and metrics.
+    /// The section of the configuration that names the set, for logs and metrics.
     pub(crate) section: String,
     pub(super) uri: Uri,
     pub(super) client: HttpClient,
@@ -49,21 +49,21 @@ pub(crate) struct KeySet {
     fetched: RwLock<Arc<FetchedKeys>>,
     doubts: Mutex<Doubts>,
     hasher: RandomState,
-    /// A task fetches the set again.
+    /// A task fetches the set repeatedly.
     pub(super) is_followed: AtomicBool,
-    /// Somebody has shown a token that no key of the set has signed.
+    /// Notified when a client sends a token that no key of the set has signed.
     pub(super) wanted: Notify,
 }
 
-/// What the last good fetch has given.
+/// The result of the last successful fetch.
 #[derive(Default)]
 struct FetchedKeys {
     set: ParsedSet,
-    /// When it began; None = there has been none.
+    /// When the fetch began; None = no fetch has succeeded.
     began: Option<Instant>,
 }
 
-/// What the last good fetch of a set says of a `kid`.
+/// The keys with a `kid` in the last successful fetch of a set.
 pub(super) struct Found<'k> {
     fetched: Arc<FetchedKeys>,
     began: Instant,
@@ -71,14 +71,14 @@ pub(super) struct Found<'k> {
 }
 
 impl Found<'_> {
-    /// The keys that have it; empty = none has.
+    /// Returns the keys with the `kid`; empty = no key has it.
     pub(super) fn keys(&self) -> &[Arc<VerificationKey>] {
         self.fetched.set.find(self.kid)
     }
 }
 
-/// Tokens that no known key has signed, by their hash: when each was shown first. What decides is the token and not
-/// its `kid`: whoever invents a `kid` that an issuer will use later says nothing of the tokens of others.
+/// Tokens that no known key has signed, by their hash, with the time when each was first sent. The token counts and not
+/// its `kid`, so that an invented `kid` does not affect the tokens of other clients.
 #[derive(Default)]
 struct Doubts {
     since: HashMap<u64, Instant>,
@@ -86,7 +86,8 @@ struct Doubts {
 }
 
 impl Doubts {
-    /// When a token was shown first; None = it is now, which is remembered. Of too many the oldest is forgotten.
+    /// Returns when a token was first sent; None = it is sent now for the first time, and remembered. If there are too
+    /// many tokens, the oldest is forgotten.
     fn shown_before(&mut self, hash: u64, now: Instant) -> Option<Instant> {
         if let Some(since) = self.since.get(&hash) {
             return Some(*since);
@@ -108,7 +109,7 @@ impl KeySet {
         self.fetched.read().unwrap_or_else(PoisonError::into_inner).began.is_some()
     }
 
-    /// What the set says of a `kid`; None = nobody can tell, because no fetch has succeeded for too long.
+    /// Returns the keys with a `kid`; None = unknown, because no fetch has succeeded for too long.
     pub(super) fn find<'k>(&self, kid: &'k str) -> Option<Found<'k>> {
         self.find_at(kid, Instant::now())
     }
@@ -119,8 +120,8 @@ impl KeySet {
         Some(Found { fetched, began, kid })
     }
 
-    /// Whether what was found, by which no key has signed a token, is newer than the first time that the token was
-    /// shown. If not, the endpoint is asked, at most once in [`FETCH_INTERVAL`].
+    /// Whether the fetch of `found`, in which no key has signed a token, began after the token was first sent. If not,
+    /// the endpoint is asked, at most once in [`FETCH_INTERVAL`].
     pub(super) fn was_asked_since_shown(&self, found: &Found<'_>, token: &str) -> bool {
         self.was_asked_at(found, token, Instant::now())
     }
@@ -132,7 +133,7 @@ impl KeySet {
         let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
         let before = doubts.shown_before(self.hasher.hash_one(token), now);
         drop(doubts);
-        // A key may come later than the tokens that it has signed: then the next time tells.
+        // A key may appear later than the tokens that it has signed. In that case the next attempt succeeds.
         if before.is_none() || now.saturating_duration_since(found.began) >= FETCH_INTERVAL {
             self.wanted.notify_one();
         }
@@ -148,55 +149,55 @@ impl KeySet {
             Arc::new(FetchedKeys { set, began: Some(began) });
     }
 
-    /// The address without query string, for logs.
+    /// Returns the address without query string, for logs.
     pub(super) fn shown_address(&self) -> String {
         let host = self.uri.authority().map_or("", |authority| authority.as_str());
         format!("{}://{host}{}", self.uri.scheme_str().unwrap_or_default(), self.uri.path())
     }
 }
 
-/// How a section of the configuration names an endpoint.
+/// The place in the configuration that names an endpoint.
 pub(super) struct EndpointRow<'a> {
-    /// The section.
+    /// The section of the endpoint.
     pub(super) section: &'a str,
-    /// The key in it.
+    /// The key of the endpoint in the section.
     pub(super) name: &'static str,
-    /// The section of `tls`.
+    /// The section of the `tls` settings.
     pub(super) tls_section: &'a str,
     pub(super) tls: &'a ClientTlsSettings,
-    /// It may be plain HTTP on another machine.
+    /// The endpoint may be plain HTTP on another machine.
     pub(super) may_be_plain: bool,
 }
 
-/// All sets of a node. What names the same address in the same way shares one.
+/// All key sets of a node. Settings that name the same address in the same way share one set.
 #[derive(Default)]
 pub(crate) struct KeySets {
     sets: Vec<Arc<KeySet>>,
-    /// Those of the settings before, with their keys.
+    /// The sets of the previous settings, with their keys.
     before: Vec<Arc<KeySet>>,
 }
 
 impl KeySets {
-    /// No sets. One that is added is taken from those of `before` if these have it.
+    /// Makes an empty list of sets. A set that is added is taken from `before` if it is there.
     pub(super) fn after(before: Option<&KeySets>) -> Self {
         KeySets { sets: Vec::new(), before: before.map_or_else(Vec::new, |before| before.sets.clone()) }
     }
 
-    /// All have been added: those of before that were not are let go.
+    /// Ends the adding. The previous sets that were not added again are dropped.
     pub(super) fn complete(mut self) -> Self {
         self.before = Vec::new();
         self
     }
 
-    /// The sets.
+    /// Returns the sets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<KeySet>> {
         self.sets.iter()
     }
 
-    /// The set at an address.
+    /// Adds the set at an address.
     ///
     /// # Errors
-    /// When it is not an address that keys can be fetched from, or TLS cannot be used.
+    /// When keys cannot be fetched from the address, or TLS cannot be used.
     pub(super) fn add(&mut self, address: &str, row: &EndpointRow<'_>) -> Result<Arc<KeySet>, StartError> {
         let uri = parse(address, row.may_be_plain).map_err(|reason| StartError::Key {
             section: row.section.to_owned(),
@@ -232,10 +233,10 @@ impl KeySets {
 /// Reads the address of a set.
 ///
 /// # Errors
-/// What is wrong with it: keys that somebody on the way could replace prove nothing.
+/// What is wrong with the address. Keys that somebody on the way could replace prove nothing.
 fn parse(address: &str, may_be_plain: bool) -> Result<Uri, &'static str> {
-    let uri: Uri = address.parse().map_err(|_| "not an address of https://")?;
-    let host = uri.host().filter(|host| !host.is_empty()).ok_or("not an address of https://")?;
+    let uri: Uri = address.parse().map_err(|_| "not an https:// address")?;
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or("not an https:// address")?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err("an address with a user is not supported");
     }
@@ -244,7 +245,7 @@ fn parse(address: &str, may_be_plain: bool) -> Result<Uri, &'static str> {
         Some("http") if may_be_plain || is_loopback(host) => Ok(uri),
         Some("http") => Err("must be https://: somebody on the way could replace the keys, and forge tokens \
                              (insecure_skip_jwks_endpoint_safety_check allows it)"),
-        _ => Err("not an address of https://"),
+        _ => Err("not an https:// address"),
     }
 }
 
@@ -291,14 +292,14 @@ mod tests {
         set
     }
 
-    /// A set with one key.
+    /// Returns a set with one key.
     fn with_key(kid: &str) -> ParsedSet {
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
         let json = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x}]});
         parse_set(json.to_string().as_bytes()).expect("a set")
     }
 
-    /// What a token is told that a key of this `kid` would have signed.
+    /// Returns the answer for a token that a key with this `kid` would have signed.
     fn told(set: &KeySet, kid: &str, token: &str, now: Instant) -> &'static str {
         match set.find_at(kid, now) {
             None => "unavailable",

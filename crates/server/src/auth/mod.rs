@@ -1,10 +1,10 @@
 //! Tokens and keys: JSON Web Tokens (RFC 7519) of clients and of callers of the server API, the keys that verify them,
 //! and the keys of the server API.
 //!
-//! 1. `token.rs`: a token in its parts; `verifier.rs`: what it is checked for, step by step.
-//! 2. `issuer.rs`: the keys of an issuer, and `rules.rs`: what its tokens must say.
-//! 3. `key_set.rs`: keys that are fetched; `fetch.rs` is the thread that fetches them.
-//! 4. `api_access.rs`: who may call the server API.
+//! 1. `token.rs`: the parts of a token; `verifier.rs`: the checks of a token, step by step.
+//! 2. `issuer.rs`: the keys of an issuer; `rules.rs`: the rules for its claims.
+//! 3. `key_set.rs`: keys that are fetched; `fetch.rs`: the thread that fetches them.
+//! 4. `api_access.rs`: the callers of the server API and their rights.
 
 mod access_control;
 mod api_access;

@@ -1,4 +1,4 @@
-//! Says of a token which steps it passes, and which one it fails. No step shows a key, a signature or a secret.
+//! Reports which steps a token passes, and which one it fails. No step shows a key, a signature or a secret.
 
 use serde_json::{Map, Value};
 use touchline_engine::claims::connection_claims;
@@ -9,36 +9,36 @@ use super::issuer::{Issuer, KeySource};
 use super::token::{Token, decode_part};
 use super::verifier::{TokenRules, TokenVerifier};
 
-/// Longest part of a claim that is shown, characters.
+/// The most characters of a part of a claim that are shown.
 const SHOWN: usize = 200;
-/// Seconds from which on a number is shown by its order of magnitude: thirty million years.
+/// From this many seconds on, only the order of magnitude is shown: thirty million years.
 const SECONDS_SHOWN_MAX: f64 = 1e15;
-/// Times from here on are milliseconds that were meant as seconds: this one is in the year 5138.
+/// Times from here on were probably meant as milliseconds. As seconds this time is in the year 5138.
 const MILLISECONDS: f64 = 1e11;
 
-/// A step of the check of a token.
+/// A step in the check of a token, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenStep {
-    /// The step.
+    /// The step that was checked.
     pub stage: TokenStage,
-    /// Whether the token passes it; None = it was not checked, because an earlier step failed, or because the
-    /// configuration asks for nothing.
+    /// Whether the token passes the step; None = it was not checked, because an earlier step failed, or because the
+    /// configuration does not require it.
     pub passed: Option<bool>,
-    /// What was found.
+    /// What the step found, as text.
     pub text: String,
 }
 
-/// What a server would say of a token.
+/// The result of the check of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenVerdict {
     /// The steps, in their order.
     pub steps: Vec<TokenStep>,
-    /// The user, or why the token is not taken.
+    /// The user, or why the token is refused.
     pub outcome: Result<String, TokenError>,
 }
 
 impl TokenStage {
-    /// The name of the step, in one word.
+    /// Returns the name of the step, in one word.
     pub fn name(self) -> &'static str {
         match self {
             TokenStage::Format => "format",
@@ -68,7 +68,7 @@ const STEPS: [TokenStage; 9] = [
 ];
 
 impl TokenVerifier {
-    /// Checks a token as a connection token or as a subscription token, at a time (Unix seconds).
+    /// Checks a token as a connection token or as a subscription token, at a time in Unix seconds.
     pub(crate) fn report(&self, token: &str, is_subscription: bool, now_s: u64) -> TokenVerdict {
         let rules = if is_subscription { &self.subscription } else { &self.connection };
         let (fault, outcome) = match is_subscription {
@@ -81,14 +81,14 @@ impl TokenVerifier {
                 (fault, connection_claims(self, token, now_s).map(|claims| claims.sub))
             }
         };
-        // What the engine refuses beyond the verifier is in the claims.
+        // What the engine refuses after the verifier is in the claims.
         let beyond = outcome.as_ref().err().map(|error| TokenFault { stage: TokenStage::Claims, error: *error });
         let user = outcome.as_ref().ok().map(String::as_str);
         TokenVerdict { steps: steps(rules, token, fault.or(beyond), user, now_s), outcome }
     }
 }
 
-/// The steps of a token that fails one of them, or none. `user`: of a good one.
+/// Returns the steps of a token. `fault`: the step that fails; `user`: the user of a valid token.
 fn steps(rules: &TokenRules, token: &str, fault: Option<TokenFault>, user: Option<&str>, now_s: u64) -> Vec<TokenStep> {
     let shown = ReportedToken::of(token);
     let mut steps = Vec::new();
@@ -115,7 +115,8 @@ fn cause(error: TokenError, shown: &ReportedToken, now_s: u64) -> String {
     }
 }
 
-/// The header and the claims of a token as they are written; nothing is verified. What is not a JSON object is empty.
+/// Returns the header and the claims of a token as they are written, without verification. A part that is not a JSON
+/// object is empty.
 pub(crate) fn token_parts(token: &str) -> (Map<String, Value>, Map<String, Value>) {
     let ReportedToken { header, claims } = ReportedToken::of(token);
     let object = |value| match value {
@@ -125,7 +126,7 @@ pub(crate) fn token_parts(token: &str) -> (Map<String, Value>, Map<String, Value
     (object(header), object(claims))
 }
 
-/// What a token says. Nothing of it is verified.
+/// The contents of a token, unverified.
 struct ReportedToken {
     header: Value,
     claims: Value,
@@ -140,7 +141,7 @@ impl ReportedToken {
         ReportedToken { header: part(0), claims: part(1) }
     }
 
-    /// What a step that the token passes has found.
+    /// Returns the result of a step that the token passes.
     fn found(
         &self,
         stage: TokenStage,
@@ -186,7 +187,7 @@ impl ReportedToken {
     }
 }
 
-/// A value as a person may be shown it: in quotes, without control characters, and not for ever.
+/// Returns a value for display: in quotes, without control characters, and shortened.
 fn text(value: &Value) -> String {
     let all = value.to_string();
     match all.char_indices().nth(SHOWN) {
@@ -195,8 +196,8 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A text of a token as a terminal may be shown it: what is a control character there, or changes the direction of
-/// writing, stands as its number.
+/// Returns a text of a token for a terminal. Control characters, and characters that change the direction of writing,
+/// are replaced by their numbers.
 fn plain(text: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()
@@ -212,12 +213,12 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// A number of seconds for a person: in full, or its order of magnitude where no time is meant.
+/// Returns a number of seconds for display: in full, or its order of magnitude if it is too large for a time.
 pub fn shown_seconds(seconds: f64) -> String {
     if seconds.abs() < SECONDS_SHOWN_MAX { format!("{seconds:.0} s") } else { format!("{seconds:.0e} s") }
 }
 
-/// What to say of an `exp` that hardly means what its maker thinks.
+/// Returns a note about an `exp` that is probably not what its issuer meant.
 fn doubt_of(exp: f64) -> &'static str {
     if exp < MILLISECONDS { "" } else { " (is it in milliseconds? It is read as seconds)" }
 }

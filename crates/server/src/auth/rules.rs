@@ -1,4 +1,4 @@
-//! What the claims of a token must be, and which of them are the user and the `meta` of a connection.
+//! The rules for the claims of a token, and the claims that become the user and the `meta` of a connection.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use touchline_engine::{ClaimPath, TokenError, TokenSettings};
 
 use super::fault::{NO_TOKEN, TokenFault, TokenStage};
 
-/// Clocks of token makers may be this far ahead, seconds: `nbf` is often the very second of making.
+/// How far the clock of an issuer may be ahead, in seconds: `nbf` is often the very second of issue.
 const LEEWAY_S: u64 = 5;
 
 /// The claims that decide whether a token is valid now, for this server.
@@ -25,11 +25,11 @@ pub(super) struct RegisteredClaims {
 }
 
 impl RegisteredClaims {
-    /// Reads them from the claims of a token, whether its signature was checked or not. Without it they only say who
-    /// may have signed it.
+    /// Reads the claims of a token, whether its signature was checked or not. Without a checked signature they only
+    /// show which issuer may have signed it.
     ///
     /// # Errors
-    /// When the claims are no JSON, or one of these has another type than it must have.
+    /// When the claims are not JSON, or one of these claims has the wrong type.
     pub(super) fn read(json: &str) -> Result<Self, TokenFault> {
         serde_json::from_str(json).map_err(|error| match error.is_data() {
             true => TokenFault::invalid(TokenStage::Times, "exp or nbf of the token is not a number, or iss not text"),
@@ -37,7 +37,7 @@ impl RegisteredClaims {
         })
     }
 
-    /// The audiences.
+    /// Returns the audiences of the token.
     pub(super) fn audiences(&self) -> impl Iterator<Item = &str> {
         let (one, many) = match &self.aud {
             Some(Value::String(one)) => (Some(one.as_str()), None),
@@ -47,7 +47,7 @@ impl RegisteredClaims {
         one.into_iter().chain(many.into_iter().flatten().filter_map(Value::as_str))
     }
 
-    /// Checks the times.
+    /// Checks the times of the token.
     ///
     /// # Errors
     /// When the token has expired, or is not valid yet.
@@ -63,30 +63,30 @@ impl RegisteredClaims {
     }
 }
 
-/// What tokens of an issuer must say.
+/// The rules for the claims of an issuer's tokens.
 #[derive(Default)]
 pub(super) struct ClaimRules {
     pub(super) audience: String,
     pub(super) audience_regex: Option<Regex>,
     pub(super) issuer: String,
     pub(super) issuer_regex: Option<Regex>,
-    /// None = the user is `sub`, `meta` and `labels` are what the token says.
+    /// The mapping of other claims; None = the user is `sub`, and `meta` and `labels` are those of the token.
     mapping: Option<ClaimMapping>,
 }
 
-/// Claims of other names.
+/// Claims with other names that become the user, the meta and the labels.
 struct ClaimMapping {
-    /// The claim that is the user; empty = `sub`.
+    /// The claim with the user; empty = `sub`.
     user: String,
     meta: Vec<ClaimPath>,
     labels: Vec<ClaimPath>,
 }
 
 impl ClaimRules {
-    /// Reads the rules.
+    /// Reads the rules from the settings.
     ///
     /// # Errors
-    /// The key whose pattern cannot match whole texts.
+    /// The configuration key whose pattern cannot match whole texts.
     pub(super) fn of(settings: &TokenSettings) -> Result<Self, &'static str> {
         let whole = |pattern: &Option<Regex>, key| {
             pattern.as_ref().map(|pattern| Regex::new(&format!("^(?:{pattern})$")).map_err(|_| key)).transpose()
@@ -127,7 +127,8 @@ impl ClaimRules {
                 .is_none_or(|pattern| claims.audiences().any(|audience| pattern.is_match(audience)))
     }
 
-    /// What a named group of the patterns matches in the claims; None = no pattern has the group, or none matches.
+    /// Returns what a named group of the patterns matches in the claims; None = no pattern has the group, or none
+    /// matches.
     pub(super) fn group(&self, name: &str, claims: &RegisteredClaims) -> Option<String> {
         let captured = |pattern: &Regex, text: &str| Some(pattern.captures(text)?.name(name)?.as_str().to_owned());
         let issuer = self.issuer_regex.as_ref().zip(claims.iss.as_deref());
@@ -138,10 +139,10 @@ impl ClaimRules {
         })
     }
 
-    /// Checks who the claims are of and for.
+    /// Checks the issuer and the audience in the claims.
     ///
     /// # Errors
-    /// The first that is not as it must be.
+    /// The first claim that does not match.
     pub(super) fn check_names(&self, claims: &RegisteredClaims) -> Result<(), TokenFault> {
         if !self.is_issuer(claims) {
             let cause = "iss of the token is not the configured issuer";
@@ -154,10 +155,10 @@ impl ClaimRules {
         Ok(())
     }
 
-    /// The claims in the shape that the engine wants.
+    /// Returns the claims in the shape that the engine expects.
     ///
     /// # Errors
-    /// When the user's claim is missing, or a claim has another type than it must have.
+    /// When the claim with the user is missing, or a claim has the wrong type.
     pub(super) fn shape<T: DeserializeOwned>(&self, json: &str) -> Result<T, TokenFault> {
         let Some(mapping) = &self.mapping else { return read(json) };
         let misshapen = |cause| TokenFault::invalid(TokenStage::Claims, cause);
@@ -180,7 +181,7 @@ fn read<T: DeserializeOwned>(json: &str) -> Result<T, TokenFault> {
     serde_json::from_str(json).map_err(|_| TokenFault::invalid(TokenStage::Claims, misshapen(json)))
 }
 
-/// What is wrong with claims that have another shape than they should.
+/// Says what is wrong with claims of the wrong shape.
 fn misshapen(claims: &str) -> &'static str {
     match serde_json::from_str::<Value>(claims) {
         Ok(claims) if claims["sub"].is_number() => "sub of the token is a number: write the user's id as text",
@@ -189,17 +190,17 @@ fn misshapen(claims: &str) -> &'static str {
     }
 }
 
-/// The user that a claim names: a text that is not empty, or a number.
+/// Returns the user that a claim names: a text that is not empty, or a number.
 fn user_of(claim: &RawValue) -> Option<String> {
     match serde_json::from_str(claim.get()).ok()? {
         Value::String(user) => Some(user).filter(|user| !user.is_empty()),
-        // As it was written: a number may be longer than any type holds.
+        // The number stays as it was written, because it may have more digits than any type can store.
         Value::Number(_) => Some(claim.get().to_owned()),
         _ => None,
     }
 }
 
-/// A claim as a label: text as it is, all else as JSON.
+/// Returns a claim as a label: a text unchanged, all else as JSON.
 fn label(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text),
@@ -207,13 +208,13 @@ fn label(value: Value) -> Value {
     }
 }
 
-/// Writes claims into the claim of this name, which is an object, over what the token says of it.
+/// Writes claims into the claim of this name, which is an object. They replace what the token contains there.
 fn map_into(name: &str, paths: &[ClaimPath], form: fn(Value) -> Value, claims: &mut BTreeMap<String, Box<RawValue>>) {
     let object = claims.get(name).map(|claim| serde_json::from_str::<Value>(claim.get()));
     let mut object = match object {
         None | Some(Ok(Value::Null)) => Map::new(),
         Some(Ok(Value::Object(object))) => object,
-        // The engine refuses it.
+        // The engine refuses this claim.
         Some(_) => return,
     };
     let found: Vec<(&ClaimPath, Value)> =
@@ -227,7 +228,7 @@ fn map_into(name: &str, paths: &[ClaimPath], form: fn(Value) -> Value, claims: &
     }
 }
 
-/// The claim at a path with dots; None = there is none.
+/// Returns the claim at a path with dots; None = the claim does not exist.
 fn at(claims: &BTreeMap<String, Box<RawValue>>, path: &str) -> Option<Value> {
     let mut names = path.split('.');
     let claim = serde_json::from_str::<Value>(claims.get(names.next()?)?.get()).ok()?;

@@ -1,31 +1,33 @@
-//! Endpoints with places for named groups of a pattern, as `https://id.example/{{realm}}/keys`. What a group can match
-//! is known before any token is seen, so the addresses are too: a token chooses among them, and invents none.
+//! Endpoints with placeholders for named groups of a pattern, such as `https://id.example/{{realm}}/keys`. The texts
+//! that a group can match are known before any token is seen, and so are the addresses. A token chooses among them, and
+//! cannot add one.
 
 use regex::Regex;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, HirKind};
 
-/// Addresses that one endpoint may stand for.
+/// The most addresses that one endpoint may stand for.
 const ADDRESSES_MAX: usize = 64;
 
-/// The groups that an endpoint names, in their order, each once.
+/// Returns the groups that an endpoint names, in their order, each once.
 pub(super) fn names_of(endpoint: &str) -> Result<Vec<String>, &'static str> {
     let mut names: Vec<String> = Vec::new();
     let mut rest = endpoint;
     while let Some((_, behind)) = rest.split_once("{{") {
-        let (name, after) = behind.split_once("}}").ok_or("a place of the address begins with {{ and does not end")?;
+        let (name, after) =
+            behind.split_once("}}").ok_or("a placeholder of the address begins with {{ and does not end")?;
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
         rest = after;
     }
-    if rest.contains("}}") { Err("a place of the address ends with }} and does not begin") } else { Ok(names) }
+    if rest.contains("}}") { Err("a placeholder of the address ends with }} and does not begin") } else { Ok(names) }
 }
 
-/// Every address that an endpoint stands for, with the values of its groups in the order of `names`.
+/// Returns every address that an endpoint stands for, with the values of its groups in the order of `names`.
 ///
 /// # Errors
-/// When a group is in none of the patterns, or can match other things than a few fixed texts.
+/// When a group is in none of the patterns, or can match more than a few fixed texts.
 pub(super) fn addresses(
     endpoint: &str,
     names: &[String],
@@ -54,8 +56,8 @@ pub(super) fn addresses(
     Ok(all)
 }
 
-/// What a group of a pattern can match; None = the pattern has no such group, or it can match other things than a few
-/// texts that are safe in an address.
+/// Returns the texts that a group of a pattern can match; None = the pattern has no such group, or the group can match
+/// more than a few texts that are safe in an address.
 fn texts_of(pattern: &Regex, name: &str) -> Option<Vec<String>> {
     let whole = regex_syntax::parse(pattern.as_str()).ok()?;
     let literals = Extractor::new().extract(group(&whole, name)?);
@@ -64,7 +66,7 @@ fn texts_of(pattern: &Regex, name: &str) -> Option<Vec<String>> {
     texts.collect::<Option<Vec<_>>>().filter(|texts| !texts.is_empty() && texts.iter().all(|text| is_safe(text)))
 }
 
-/// The expression of a named group.
+/// Returns the expression of a named group.
 fn group<'h>(hir: &'h Hir, name: &str) -> Option<&'h Hir> {
     match hir.kind() {
         HirKind::Capture(capture) if capture.name.as_deref() == Some(name) => Some(&capture.sub),
@@ -75,7 +77,7 @@ fn group<'h>(hir: &'h Hir, name: &str) -> Option<&'h Hir> {
     }
 }
 
-/// Whether a text stands for itself in the path or the host of an address, and does not change it by being there.
+/// Whether a text stands for itself in the path or the host of an address, and does not change the rest of the address.
 fn is_safe(text: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     !text.is_empty() && text.bytes().all(is_plain) && text != "." && text != ".."

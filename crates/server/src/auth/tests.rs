@@ -209,7 +209,7 @@ fn a_token_is_good_only_if_everything_about_it_is() {
         ("no token", "abc".into(), Err("not a JWT")),
         ("wrong type", hs(&with("sub", json!(7))), Err("a number")),
     ];
-    // A verifier that has verified a token knows its header.
+    // A verifier that has already verified a token knows its header.
     let experienced = || {
         let verifier = verifier();
         assert!(verifier.connection(&hs(&good), 50).is_ok());

@@ -1,4 +1,4 @@
-//! Verifies connection and subscription tokens.
+//! Verifies connection tokens and subscription tokens.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,20 +13,20 @@ use super::rules::RegisteredClaims;
 use super::token::{Token, TokenHeader};
 use crate::start_error::StartError;
 
-/// The rules of one kind of token.
+/// The rules for one kind of token.
 pub(super) struct TokenRules {
-    /// The issuers, in the order of the configuration; without names there is exactly one.
+    /// The issuers, in the order of the configuration. Without names there is exactly one.
     pub(super) issuers: Vec<Issuer>,
-    /// The names of the issuers; None = there is one, and tokens need not name it.
+    /// The names of the issuers; None = there is one issuer, and tokens need not name it.
     pub(super) names: Option<Vec<String>>,
-    /// The header of the first verified token, as it was sent and as it was read: a signer gives the same to all its
-    /// tokens.
+    /// The header of the first verified token, as text and as read. It is cached because a signer gives all its tokens
+    /// the same header.
     usual_header: OnceLock<(Box<str>, TokenHeader)>,
 }
 
 impl TokenRules {
     /// # Errors
-    /// When no token could be verified by a configured key.
+    /// When none of the configured keys could verify a token.
     pub(super) fn new(section: &str, settings: &TokenSettings, sets: &mut KeySets) -> Result<Self, StartError> {
         let no_tls = ClientTlsSettings::default();
         if !settings.jwks.enabled {
@@ -46,15 +46,15 @@ impl TokenRules {
         Ok(TokenRules { issuers, names: Some(names), usual_header: OnceLock::new() })
     }
 
-    /// The rules of one issuer, whom tokens need not name.
+    /// Makes the rules of one issuer, which tokens need not name.
     pub(super) fn of(issuer: Issuer) -> Self {
         TokenRules { issuers: vec![issuer], names: None, usual_header: OnceLock::new() }
     }
 
-    /// The claims of a token.
+    /// Verifies a token, and returns its claims.
     ///
     /// # Errors
-    /// The first step that it fails.
+    /// The first step that the token fails.
     pub(super) fn verify<T: DeserializeOwned>(&self, token: &str, now_s: u64) -> Result<T, TokenFault> {
         let token = Token::split(token)?;
         let Some((_, header)) = self.usual_header.get().filter(|(known, _)| **known == *token.header) else {
@@ -84,8 +84,8 @@ impl TokenRules {
         issuer.rules.shape(&json)
     }
 
-    /// The number of the issuer that a token says it is of: one whose issuer and audience it names, else one without an
-    /// audience whose issuer it names. Only the keys of this one can make the token good.
+    /// Returns the number of the issuer that a token names. This is one whose issuer and audience the token names, or
+    /// else one without an audience whose issuer it names. Only the keys of this issuer can verify the token.
     pub(super) fn issuer_of(&self, token: &Token<'_>) -> Result<usize, TokenFault> {
         let claims = RegisteredClaims::read(&token.claims()?).map_err(|fault| fault.at(TokenStage::Provider))?;
         let issuers = || self.issuers.iter().enumerate().filter(|(_, issuer)| issuer.rules.is_issuer(&claims));
@@ -96,15 +96,15 @@ impl TokenRules {
     }
 }
 
-/// Whether tokens can be verified by the configured keys. Keys at an endpoint are not fetched.
+/// Checks whether the configured keys can verify tokens. Keys at an endpoint are not fetched.
 ///
 /// # Errors
-/// When no token could be verified by a configured key.
+/// When none of the configured keys could verify a token.
 pub fn check_token_keys(settings: &ClientSettings) -> Result<(), StartError> {
     TokenVerifier::new(settings, &mut KeySets::default()).map(drop)
 }
 
-/// Verifies connection and subscription tokens by the configured keys. Clones share them.
+/// Verifies connection and subscription tokens with the configured keys. Clones share the keys.
 #[derive(Clone)]
 pub(crate) struct TokenVerifier {
     pub(super) connection: Arc<TokenRules>,
@@ -112,10 +112,10 @@ pub(crate) struct TokenVerifier {
 }
 
 impl TokenVerifier {
-    /// `sets`: takes the sets of keys that have to be fetched.
+    /// Makes a verifier. `sets`: takes the key sets that have to be fetched.
     ///
     /// # Errors
-    /// When no token could be verified by a configured key.
+    /// When none of the configured keys could verify a token.
     pub(crate) fn new(settings: &ClientSettings, sets: &mut KeySets) -> Result<Self, StartError> {
         let connection = Arc::new(TokenRules::new("client.token", &settings.token, sets)?);
         let own = &settings.subscription_token;

@@ -1,9 +1,9 @@
-//! What the node itself has done, for the log of changes.
+//! Actions of the node itself, for the log of changes.
 
 use crate::console::Activity;
 use crate::node::Node;
 
-/// Notes something that the node itself has done.
+/// Notes an action of the node itself.
 pub(crate) fn note_activity(node: &Node, what: &str, target: &str, result: &str) {
     node.console.activity.note(Activity {
         at_ms: node.clock.now_ms(),

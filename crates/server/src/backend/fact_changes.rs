@@ -1,4 +1,4 @@
-//! How a node changes a shared fact.
+//! Changes of shared facts by this node.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +10,10 @@ use super::facts::{FactBackend, apply};
 use super::store::refused;
 use crate::node::Node;
 
-/// Changes a fact. When this returns, the backend has the change, and so has this node unless it is cut off.
+/// Changes a fact. When this returns, the backend has the change. This node has it too, unless it is cut off.
 ///
 /// # Errors
-/// 4009 or 4010 if the backend does not have the change, or is not known to; 111 if too many requests wait for it.
+/// 4009 or 4010 if the backend does not have the change, or may not have it. 111 if too many requests wait for it.
 pub(crate) async fn change(node: &Node, change: FactChange) -> Result<(), Error> {
     let (sender, changed) = oneshot::channel();
     match (FactBackend::of(&node.generation().settings), node.store(), &node.cluster) {
@@ -32,8 +32,8 @@ pub(crate) async fn change(node: &Node, change: FactChange) -> Result<(), Error>
         (FactBackend::Memory, ..) => {
             if !node.has_told_of_memory.swap(true, Relaxed) {
                 tracing::warn!(
-                    "bans are kept in the memory of this node: they are gone when it stops; set security.use_primary, \
-                     or let store.primary.url be PostgreSQL"
+                    "bans are kept in the memory of this node and lost when it stops: set security.use_primary, or \
+                     use PostgreSQL as store.primary.url"
                 );
             }
             apply(node, FactsEvent::Written { change, revision: 1 });

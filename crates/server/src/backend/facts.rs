@@ -10,19 +10,19 @@ use touchline_store::DatabaseUrl;
 use crate::node::Node;
 use crate::runtime::mailbox::Message;
 
-/// Where shared facts are kept.
+/// The place where shared facts are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FactBackend {
-    /// In the primary database. Nodes share it if it is PostgreSQL; with SQLite there is one node.
+    /// The primary database. Nodes share it if it is PostgreSQL. With SQLite there is only one node.
     Primary,
-    /// In a bucket of NATS.
+    /// A bucket of NATS.
     Cluster,
-    /// In the memory of this node, until it stops.
+    /// The memory of this node, until it stops.
     Memory,
 }
 
 impl FactBackend {
-    /// Where a node with these settings keeps them.
+    /// Returns where a node with these settings keeps the facts.
     pub(crate) fn of(settings: &Settings) -> Self {
         match (settings.needs_primary(), settings.cluster.is_on()) {
             (true, is_clustered) if settings.store.primary.is_shared() || !is_clustered => FactBackend::Primary,
@@ -32,7 +32,8 @@ impl FactBackend {
     }
 }
 
-/// Begins with no facts where nothing has to be loaded, and warns of those that are left in a file: they do not move.
+/// Begins without facts if there are none to load. It warns of facts in a file that is no longer used, because they are
+/// not moved.
 pub(crate) fn begin(node: &Node) {
     let backend = FactBackend::of(&node.generation().settings);
     if backend == FactBackend::Memory {
@@ -43,30 +44,30 @@ pub(crate) fn begin(node: &Node) {
     if backend != FactBackend::Primary && left > 0 {
         tracing::warn!(
             bans = left,
-            "there are bans in {url}, and this node keeps bans in another place: those in the file do not count"
+            "there are bans in {url}, but this node keeps bans in another place: those in the file do not apply"
         );
     }
 }
 
-/// Notes the nodes of the cluster that keep facts in another place, and says so.
+/// Notes the nodes of the cluster that keep facts in another place, and logs them.
 pub(crate) fn note_other_places(node: &Node, nodes: Vec<Arc<str>>) {
     if nodes.is_empty() {
         tracing::info!("all nodes of the cluster keep bans in one place again");
     } else {
         tracing::warn!(
             nodes = nodes.join(" "),
-            "these nodes keep bans in another place than this one, so neither has the bans of the other: give all \
+            "these nodes keep bans in another place than this node, so neither knows the bans of the other: give all \
              nodes the same store.primary.url"
         );
     }
     *node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
 }
 
-/// Does what follows from an event of the backend: connections end that bans concern.
+/// Applies an event of the backend, and ends the connections that the bans affect.
 pub(crate) fn apply(node: &Node, event: FactsEvent) {
     let bans = &node.generation().session.bans;
     let now_s = node.clock.now_ms() / 1_000;
-    // One event at a time: the shards are told in the order in which the bans change.
+    // One event at a time, so that the shards are notified in the order in which the bans change.
     let mut known = node.facts_known.lock().unwrap_or_else(PoisonError::into_inner);
     let before = bans.knowledge();
     let keeps_names = FactBackend::of(&node.generation().settings) != FactBackend::Primary;
@@ -78,7 +79,7 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
             if bans.counts().total() > limit {
                 tracing::warn!(
                     bans = bans.counts().total(),
-                    "more bans than security.bans_max_entries: all of them hold"
+                    "there are more bans than security.bans_max_entries: all of them apply"
                 );
             }
             if keeps_names {
@@ -94,7 +95,7 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
             }
             scope
         }
-        // It is the newest change of its fact unless a later one was reported already.
+        // The change is the newest one of its fact, unless a later one was reported already.
         FactsEvent::Written { change, revision } if revision > known.revision => {
             let changes = vec![change];
             let scope = bans.change(&changes, now_s);
@@ -111,8 +112,8 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
         FactsEvent::Unsupported => {
             bans.unsupported();
             tracing::warn!(
-                "NATS has no JetStream, where bans are kept: this node does not know what is banned; switch JetStream \
-                 on, or let store.primary.url be PostgreSQL"
+                "NATS has no JetStream, which keeps the bans, so this node does not know them: switch JetStream on, or \
+                 use PostgreSQL as store.primary.url"
             );
             BanScope::default()
         }
@@ -121,7 +122,7 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
     look_at(node, scope);
 }
 
-/// Says when a node is cut off from the bans, and when it is back. `before`: what it knew before an event.
+/// Logs when the node is cut off from the bans, and when it is connected again. `before`: what it knew before an event.
 fn tell_of(before: BanKnowledge, bans: &Bans) {
     let now = bans.knowledge();
     if now == BanKnowledge::CutOff && before != now {
@@ -136,10 +137,10 @@ fn tell_of(before: BanKnowledge, bans: &Bans) {
     }
     match (before, now) {
         (BanKnowledge::Current, BanKnowledge::CutOff) if bans.holds_back().is_some() => {
-            tracing::warn!("cut off from the bans: nobody is let in (security.when_cut_off)");
+            tracing::warn!("cut off from the bans: the node accepts no client (security.when_cut_off)");
         }
         (BanKnowledge::Current, BanKnowledge::CutOff) => {
-            tracing::warn!("cut off from the bans: clients are judged by those that are known");
+            tracing::warn!("cut off from the bans: clients are checked against the known bans");
         }
         (BanKnowledge::CutOff, BanKnowledge::Current) => {
             tracing::info!(bans = bans.counts().total(), "the bans are known again");
@@ -148,11 +149,11 @@ fn tell_of(before: BanKnowledge, bans: &Bans) {
     }
 }
 
-/// Lets the shards look at the connections that bans may concern.
+/// Makes the shards check the connections that bans may affect.
 fn look_at(node: &Node, scope: BanScope) {
     let BanScope { users, is_everybody } = scope;
     for user in &users {
-        // Before their connections end: an answer that is kept would let them in again once the ban is lifted.
+        // Done before the connections end: a cached answer would admit the users again once the ban is lifted.
         node.forget_hook_answers(user, None, false);
     }
     if is_everybody {

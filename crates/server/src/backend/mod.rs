@@ -1,4 +1,4 @@
-//! The log backends of a node, NATS and the databases: how the node opens them, and what it does with their events.
+//! The log backends of a node, NATS and the databases: how the node opens them, and how it handles their events.
 
 pub(crate) mod activity;
 pub(crate) mod fact_changes;

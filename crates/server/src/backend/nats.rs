@@ -1,4 +1,4 @@
-//! How a node joins a cluster, and what it does with the events of the cluster.
+//! How a node joins a cluster, and how it handles the events of the cluster.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -22,10 +22,10 @@ use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
 use crate::tls::{TlsError, read_pem};
 
-/// Prepares to join a cluster. None = the settings name none.
+/// Prepares to join a cluster; None = the settings name no cluster.
 ///
 /// # Errors
-/// When the settings of the cluster can't be used.
+/// When the settings of the cluster cannot be used.
 pub(crate) fn join(
     generation: &Generation,
     (id, started_ms): (&str, u64),
@@ -41,10 +41,11 @@ pub(crate) fn join(
     Ok(Some(join_cluster(touchline_cluster::JoinOptions { configuration: generation.digest, ..options })?))
 }
 
-/// The settings of the cluster crate, from those of the server. `started_ms`: when the node started, Unix milliseconds.
+/// Converts the settings of the server into those of the cluster crate. `started_ms`: when the node started, in Unix
+/// milliseconds.
 ///
 /// # Errors
-/// When the credentials can't be read.
+/// When the credentials cannot be read.
 pub(crate) fn joining(
     settings: &Settings,
     id: &str,
@@ -66,7 +67,7 @@ pub(crate) fn joining(
     })
 }
 
-/// The streams of the namespaces whose history NATS keeps.
+/// Returns the streams of the namespaces whose history NATS keeps.
 pub(crate) fn streams_of(settings: &Settings) -> Vec<StreamSettings> {
     let channel = &settings.channel;
     let without = [(String::new(), &channel.without_namespace)];
@@ -76,11 +77,11 @@ pub(crate) fn streams_of(settings: &Settings) -> Vec<StreamSettings> {
     with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl }).collect()
 }
 
-/// The scope of the threads that tell what happens. A scope of the configuration cannot have this name.
+/// The scope of the threads that report events. A scope of the configuration cannot have this name.
 pub(crate) const EVENTS_SCOPE: &str = "$events";
 /// The scope of the threads that keep the totals of reactions.
 pub(crate) const REACTIONS_SCOPE: &str = "$reactions";
-/// The first byte of a message with a client's commands; those of directories are JSON.
+/// The first byte of a message with a client's commands. Messages of directories are JSON.
 const EMULATED: u8 = b'E';
 /// The first byte of a message with a client's reaction.
 const REACTED: u8 = b'R';
@@ -88,16 +89,17 @@ const REACTED: u8 = b'R';
 /// The result of [`emulate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emulated {
-    /// The commands are on their way to the client.
+    /// The commands were sent to the client's node.
     Done,
-    /// This node sees no node of that id.
+    /// This node sees no node with that id.
     NoNode,
-    /// The commands are larger than one message to another node may be.
+    /// The commands are larger than a message to another node may be.
     TooLarge,
 }
 
-/// Sends commands to the client that `session` proves, on this node or on another (`to`: the id of the client's node).
-/// A client that has gone misses them. `session`: the signed client id that the client got with its connect reply.
+/// Sends commands to the client that `session` proves, on this node or on another one (`to`: the id of the client's
+/// node). A client that has disconnected does not receive them. `session`: the signed client id in the client's connect
+/// reply.
 pub(crate) fn emulate(node: &Node, session: &str, to: &str, commands: Bytes) -> Emulated {
     if to == node.id {
         node.command_session(session, ClientCommand::Commands(commands));
@@ -115,9 +117,9 @@ pub(crate) fn react(node: &Node, session: &str, to: &str, request: Bytes) -> Emu
     forward(node, to, REACTED, (session, &request))
 }
 
-/// Sends what a client has sent to the node that it is connected to.
+/// Forwards the message of a client to the node that the client is connected to.
 fn forward(node: &Node, to: &str, kind: u8, (session, what): (&str, &[u8])) -> Emulated {
-    // Any client may send this, so it must not go out to nodes that do not exist.
+    // Any client may send this, so it must not be forwarded to nodes that do not exist.
     let Some(cluster) = node.cluster.as_ref().filter(|_| node.knows_peer(to)) else { return Emulated::NoNode };
     let message = [&[kind], session.as_bytes(), b"\n", what].concat();
     if message.len() > cluster.message_max() {
@@ -127,14 +129,14 @@ fn forward(node: &Node, to: &str, kind: u8, (session, what): (&str, &[u8])) -> E
     Emulated::Done
 }
 
-/// The signed client id and what its client has sent, of such a message; None = it is malformed.
+/// Returns the signed client id and the message in such a message; None = it is malformed.
 fn read_forwarded(message: &[u8]) -> Option<(&str, &[u8])> {
     let (_, rest) = message.split_first()?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
 }
 
-/// Gives a client of this node what it has sent to another one.
+/// Passes a message that another node forwarded to its client on this node.
 fn take_forwarded(node: &Node, message: &Bytes) {
     let Some((session, what)) = read_forwarded(message) else { return };
     let what = message.slice_ref(what);
@@ -142,7 +144,7 @@ fn take_forwarded(node: &Node, message: &Bytes) {
     node.command_session(session, if is_reaction { ClientCommand::React(what) } else { ClientCommand::Commands(what) });
 }
 
-/// Notes which nodes have another configuration than this one, and says so in the log.
+/// Notes which nodes have another configuration than this node, and logs them.
 fn note_other_configuration(node: &Node, nodes: Vec<Arc<str>>) {
     if nodes.is_empty() {
         tracing::info!("all nodes of the cluster have the configuration of this one");
@@ -156,14 +158,14 @@ fn note_other_configuration(node: &Node, nodes: Vec<Arc<str>>) {
     *node.nodes_with_other_configuration.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
 }
 
-/// Sends a message to the thread that tells what happens, if there is one.
+/// Sends a message to the thread that reports events, if it runs.
 fn tell_teller(node: &Node, message: impl FnOnce() -> EventMessage) {
     if let Some(events) = node.events.get() {
         events.command(message());
     }
 }
 
-/// Tells everybody whether NATS can be reached.
+/// Reports to the shards and the registry whether NATS can be reached.
 fn note_link(node: &Node, is_linked: bool) {
     if !is_linked {
         node.is_settled.store(false, Relaxed);
@@ -171,7 +173,8 @@ fn note_link(node: &Node, is_linked: bool) {
     }
     // A fault that outlasts the change of the link is reported again.
     node.set_stream_fault(String::new());
-    // Shards first: a client that sees that the node is cut off, and publishes then, reaches the subscribers.
+    // The shards are notified first: a client that learns that the node is cut off, and publishes then, reaches the
+    // subscribers.
     node.send_to_shards(|| Message::Linked(is_linked));
     node.is_linked.store(is_linked, Relaxed);
     if node.console.lost().note_link(is_linked) {
@@ -180,14 +183,14 @@ fn note_link(node: &Node, is_linked: bool) {
 }
 
 /// Notes that another node has gone, if it has not said goodbye.
-fn note_gone(node: &Node, other: &str) {
+fn note_gone(node: &Node, other: &str, has_left: bool) {
     let peers = node.peers.load(Relaxed);
-    if node.console.lost().note_gone(other, peers, node.clock.now_ms()) {
+    if node.console.lost().note_gone(other, has_left, peers, node.clock.now_ms()) {
         note_activity(node, "node lost", other, "");
     }
 }
 
-/// What a cluster tells its events. The node owns the cluster, so the cluster must not own the node.
+/// Returns the handler of the cluster's events. The node owns the cluster, so the cluster must not own the node.
 pub(crate) fn handler(node: &Arc<Node>) -> impl Fn(ClusterEvent) + Send + Sync + 'static {
     let node = Arc::downgrade(node);
     move |event| {
@@ -210,20 +213,21 @@ pub(crate) fn handle(node: &Node, event: ClusterEvent) {
         }
         ClusterEvent::NodesWithOtherFacts(nodes) => facts::note_other_places(node, nodes),
         ClusterEvent::NodesWithOtherConfiguration(nodes) => note_other_configuration(node, nodes),
+        ClusterEvent::Room(room) => node.drain.set_room(room),
         ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
         ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why.to_string()),
         ClusterEvent::Suspected { node: other, is_suspected } => {
             node.console.lost().suspect(&other, is_suspected);
             node.send_to_registry(RegistryMessage::Suspected(other, is_suspected))
         }
-        ClusterEvent::NodeDead { node: other } => {
-            note_gone(node, &other);
+        ClusterEvent::NodeDead { node: other, has_left } => {
+            note_gone(node, &other, has_left);
             tell_teller(node, || EventMessage::Gone(Arc::clone(&other)));
             node.send_to_registry(RegistryMessage::NodeDead(other));
         }
         ClusterEvent::Linked(is_linked) => note_link(node, is_linked),
         ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(namespace.clone())),
-        // A message that has no room is missed as one that NATS has lost.
+        // A message that finds the mailbox full counts as lost, like one that NATS has lost.
         ClusterEvent::ScopeMessage { scope, message } if *scope == *EVENTS_SCOPE => {
             drop(node.events.get().map(|events| events.try_send(EventMessage::Scope(message))));
         }

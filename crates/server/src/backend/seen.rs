@@ -1,4 +1,4 @@
-//! When users were connected last: where it is kept, how it is written, and how it is read.
+//! The times when users were last connected: where they are kept, and how they are written and read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::facts::FactBackend;
 use crate::node::Node;
 use crate::runtime::seen_users::SeenUsers;
 
-/// Users whose times are written in one write; there is one a second.
+/// The most users whose times one write stores. There is one write a second.
 const ROWS_MAX: usize = 2_000;
-/// How long a question waits for the primary database. Less than nodes wait for each other.
+/// How long a request waits for the primary database. It is less than nodes wait for each other.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// When users were connected last, as far as it is known.
+/// When users were last connected, as far as it is known.
 pub(crate) struct LastSeen {
-    /// Unix seconds, in the order of the users; None = unknown.
+    /// The times in Unix seconds, in the order of the users; None = unknown.
     pub(crate) seen_s: Vec<Option<u64>>,
     /// The primary database has not answered.
     pub(crate) is_cut_off: bool,
 }
 
-/// What a node with these settings begins with; None = it is switched off.
+/// Returns the users that a node with these settings begins with; None = the feature is off.
 pub(crate) fn begin(settings: &Settings) -> Option<Arc<SeenUsers>> {
     if !settings.user_status.enabled {
         return None;
@@ -33,19 +33,19 @@ pub(crate) fn begin(settings: &Settings) -> Option<Arc<SeenUsers>> {
     let is_written = FactBackend::of(settings) == FactBackend::Primary;
     if !is_written {
         tracing::warn!(
-            "when users were connected last is in the memory of each node, and gone when it stops: let \
-             store.primary.url be PostgreSQL, or set user_status.use_primary on a node without a cluster"
+            "the times of users' last connections are in the memory of each node, and lost when it stops: use \
+             PostgreSQL as store.primary.url, or set user_status.use_primary on a node without a cluster"
         );
     }
     Some(Arc::new(SeenUsers::new(is_written)))
 }
 
-/// Until when a time is too old to be told, Unix seconds.
+/// Returns the time before which times have expired, in Unix seconds.
 fn expired_s(node: &Node) -> u64 {
     (node.clock.now_ms() / 1_000).saturating_sub(node.generation().settings.user_status.expire_interval.as_secs())
 }
 
-/// Writes some of those who wait, or forgets who was not seen for long. Once a second.
+/// Writes some of the waiting times, or forgets expired ones. Called once a second.
 pub(crate) fn tick(node: &Node, seen: &Arc<SeenUsers>) {
     match node.store() {
         Some(store) if seen.is_written => write(store, seen, ROWS_MAX),
@@ -53,7 +53,7 @@ pub(crate) fn tick(node: &Node, seen: &Arc<SeenUsers>) {
     }
 }
 
-/// Writes all who wait, before the store is closed.
+/// Writes all waiting times, before the store is closed.
 pub(crate) fn finish(node: &Node) {
     if let (Some(store), Some(seen)) = (node.store(), &node.seen)
         && seen.is_written
@@ -69,7 +69,7 @@ fn write(store: &Store, seen: &Arc<SeenUsers>, rows_max: usize) {
     }
 }
 
-/// When users were connected last.
+/// Returns when users were last connected.
 pub(crate) async fn read(node: &Node, seen: &SeenUsers, users: &[Box<str>]) -> LastSeen {
     let after_s = expired_s(node);
     let stored = match node.store() {
@@ -79,13 +79,13 @@ pub(crate) async fn read(node: &Node, seen: &SeenUsers, users: &[Box<str>]) -> L
     let is_cut_off = stored.is_none();
     let stored = stored.unwrap_or_default();
     let by_user: HashMap<&str, u64> = stored.iter().map(|row| (&*row.user, row.seen_s)).collect();
-    // Read behind the database: what was written meanwhile stands in one of the two.
+    // Read after the database: a time that was written in the meantime is in one of the two.
     let held = seen.held(users).into_iter().zip(users);
     let seen_s = held.map(|(held, user)| held.max(by_user.get(&**user).copied()).filter(|at| *at > after_s)).collect();
     LastSeen { seen_s, is_cut_off }
 }
 
-/// What the primary database knows; None = it has not answered in time.
+/// Returns what the primary database knows; None = it has not answered in time.
 async fn stored(store: &Store, users: &[Box<str>], after_s: u64) -> Option<Vec<SeenUser>> {
     let users: Vec<Box<str>> = users.iter().filter(|user| SeenUser::is_kept(user)).cloned().collect();
     if users.is_empty() {

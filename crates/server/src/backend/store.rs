@@ -1,5 +1,4 @@
-//! Durable channels and the inbox: how the node opens its databases, its requests to them, and how it forwards their
-//! events.
+//! Durable channels and the inbox: how the node opens its databases, sends requests to them, and forwards their events.
 
 use std::sync::Arc;
 
@@ -30,13 +29,14 @@ use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
 use crate::tls::read_pem;
 
-/// Rows of reactions outlive the totals in memory by this, milliseconds: nodes forget at slightly different times.
+/// How much longer rows of reactions are kept than the totals in memory, in milliseconds. Nodes forget at slightly
+/// different times.
 const REACTIONS_EXPIRE_LATER_MS: u64 = 120_000;
 
-/// The settings of the primary database. None = nothing needs it.
+/// Returns the settings of the primary database; None = no feature needs it.
 ///
 /// # Errors
-/// When its address is not valid, or the file of authorities can't be read.
+/// When its address is not valid, or the file of authorities cannot be read.
 pub(crate) fn opening(
     settings: &Settings,
     newest: &Arc<NewestGeneration>,
@@ -54,7 +54,7 @@ pub(crate) fn opening(
         notifier: id.to_owned(),
         retention: retention_of(Arc::clone(newest)),
         has_facts: FactBackend::of(settings) == FactBackend::Primary,
-        // They are read when a node starts, and forgotten there by the same time.
+        // A node reads these rows when it starts, and forgets them at the same time as it forgets totals.
         reactions_expire_ms: millis(settings.reactions.ttl) + REACTIONS_EXPIRE_LATER_MS,
         seen_expires_s: match &settings.user_status {
             status if status.enabled => status.expire_interval.as_secs().max(1),
@@ -71,10 +71,10 @@ fn retention_of(newest: Arc<NewestGeneration>) -> RetentionOf {
     })
 }
 
-/// Opens the primary database and sets it in the node.
+/// Opens the primary database, and stores it in the node.
 ///
 /// # Errors
-/// See [`OpenError`].
+/// The errors of [`OpenError`].
 pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError> {
     // The node owns the store, so the store must not own the node.
     let of_node = Arc::downgrade(node);
@@ -87,10 +87,10 @@ pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError>
     Ok(())
 }
 
-/// The settings of the statistics database. None = the statistics are switched off.
+/// Returns the settings of the statistics database; None = the statistics are off.
 ///
 /// # Errors
-/// When its address is not valid, or the file of authorities can't be read.
+/// When its address is not valid, or the file of authorities cannot be read.
 pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>, StartError> {
     let stats = &settings.store.stats;
     if !stats.enabled {
@@ -104,8 +104,8 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
     }))
 }
 
-/// Appends a publication to the log of a durable channel. The reply comes after the commit. `taken`: called before it,
-/// if the store has taken the publication.
+/// Appends a publication to the log of a durable channel. The reply follows the commit. `taken`: called before the
+/// reply, if the store has accepted the publication.
 pub(crate) fn append(
     node: &Arc<Node>,
     channel: &ChannelName,
@@ -147,7 +147,7 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, reply_to: ReplyTo)
     store.remove(channel.clone(), Box::new(done));
 }
 
-/// Asks the store for the log of a channel.
+/// Requests the log of a channel from the store.
 pub(crate) fn load(node: &Node, channel: ChannelName, load: LoadId) {
     let generation = node.generation();
     let (Some(store), Ok(options)) = (node.store(), generation.session.namespaces.resolve(&channel)) else { return };
@@ -162,7 +162,7 @@ pub(crate) fn begin_run(node: &Node, channel: ChannelName, lost: RunId, first: O
     }
 }
 
-/// Stores an inbox message. The reply tells its id and when it expires; None = no reply is wanted.
+/// Stores an inbox message. The reply contains its id and when it expires; None = no reply is wanted.
 pub(crate) fn queue_message(node: &Arc<Node>, message: InboxMessage, reply_to: Option<ReplyTo>) {
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), message.expires_ms);
@@ -200,8 +200,8 @@ pub(crate) fn discard_messages(node: &Arc<Node>, ids: Vec<u64>, reply_to: Option
     store.discard_messages(ids, Box::new(done));
 }
 
-/// Deletes messages of a name that nobody has acknowledged. `reply`: takes how many, once none of them is delivered any
-/// more. What follows for the delivery does not depend on who waits for the reply.
+/// Deletes messages of a name that were not acknowledged. `reply`: receives their number, once none of them can be
+/// delivered any more. The effect on the delivery does not depend on whether the receiver of the reply still waits.
 pub(crate) fn drop_messages(
     node: &Node,
     dropped: InboxDrop,
@@ -226,10 +226,10 @@ pub(crate) fn drop_messages(
     store.drop_messages(dropped, Box::new(done));
 }
 
-/// The error that a client gets for a refusal of the store.
+/// Returns the error that a client receives for a refusal of the store.
 pub(crate) fn refused(refusal: StoreRefusal) -> Error {
     match refusal {
-        StoreRefusal::QueueFull => Error::TOO_MANY_REQUESTS,
+        StoreRefusal::QueueFull | StoreRefusal::DatabaseFull => Error::TOO_MANY_REQUESTS,
         StoreRefusal::Failed => Error::STORE_UNAVAILABLE,
         StoreRefusal::InboxFull => Error::INBOX_FULL,
         StoreRefusal::NotFound => Error::CHANNEL_NOT_DESCRIBED,

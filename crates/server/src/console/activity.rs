@@ -1,4 +1,4 @@
-//! What has changed on a node, and who did it: the newest entries.
+//! The newest changes on a node, with their authors.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,37 +6,37 @@ use std::sync::{Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Entries that are kept.
+/// The most entries that are kept.
 const ENTRIES_MAX: usize = 1_000;
-/// The longest target that is kept, bytes.
+/// The longest target that is kept, in bytes.
 const TARGET_SHOWN_MAX: usize = 128;
 
-/// Something that has changed.
+/// A change on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Activity {
-    /// When, Unix milliseconds.
+    /// The time of the change, in Unix milliseconds.
     pub(crate) at_ms: u64,
     /// The name of the node.
     pub(crate) node: String,
-    /// Who: the address of somebody in the console, or `the node` itself. What callers of the server API change is not
-    /// noted.
+    /// The author: the address of a user of the console, or `the node` itself. Changes by callers of the
+    /// server API are not noted.
     pub(crate) who: String,
-    /// `operator`, or empty.
+    /// The role `operator`, or empty.
     pub(crate) role: String,
-    /// An operation, or `sign in`, `start`, `reload`, `drain`, `link lost`, `link back`, `node lost`.
+    /// The change: an operation, or `sign in`, `start`, `reload`, `drain`, `link lost`, `link back`, `node lost`.
     pub(crate) what: String,
-    /// The channel, user, connection or name; empty = none.
+    /// The channel, user, connection or name that changed; empty = none.
     pub(crate) target: String,
-    /// `ok`, or the error; empty for what nobody has done.
+    /// The result: `ok`, or the error; empty for `link lost`, `link back` and `node lost`.
     pub(crate) result: String,
 }
 
-/// The newest of them.
+/// The newest changes, up to [`ENTRIES_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct ActivityLog(Mutex<VecDeque<Activity>>);
 
 impl ActivityLog {
-    /// Adds one, for the log too.
+    /// Adds a change, and logs it.
     pub(crate) fn note(&self, mut activity: Activity) {
         for text in [&mut activity.target, &mut activity.what] {
             text.truncate(text.floor_char_boundary(TARGET_SHOWN_MAX));
@@ -50,7 +50,14 @@ impl ActivityLog {
         all.push_back(activity);
     }
 
-    /// The newest ones, the newest first.
+    /// Removes a user from the entries about it. The entries stay, without a target.
+    pub(crate) fn forget(&self, user: &str) {
+        let shown = &user[..user.floor_char_boundary(TARGET_SHOWN_MAX)];
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter_mut().filter(|activity| activity.target == shown).for_each(|activity| activity.target.clear());
+    }
+
+    /// Returns the newest changes, the newest first.
     pub(crate) fn newest(&self, most: usize) -> Vec<Activity> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().take(most).cloned().collect()
     }
@@ -59,6 +66,21 @@ impl ActivityLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_is_taken_out_of_what_was_done_to_it() {
+        let log = ActivityLog::default();
+        for target in ["42", "421", "42"] {
+            log.note(Activity { what: "block_user".to_owned(), target: target.to_owned(), ..Activity::default() });
+        }
+        log.forget("42");
+        let targets: Vec<String> = log.newest(9).into_iter().map(|activity| activity.target).collect();
+        assert_eq!(targets, ["", "421", ""]);
+        let long = "é".repeat(100);
+        log.note(Activity { target: long.clone(), ..Activity::default() });
+        log.forget(&long);
+        assert_eq!(log.newest(1)[0].target, "");
+    }
 
     #[test]
     fn the_newest_are_kept_with_short_targets() {

@@ -1,4 +1,4 @@
-//! The state of the console: who has signed in, what was read of the counters, what is wrong, and what has changed.
+//! The state of the console: its sign-ins, the readings of the counters, the problems, and the changes.
 
 mod activity;
 mod lost;
@@ -13,7 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use activity::{Activity, ActivityLog};
 pub(crate) use lost::AbsentNodes;
-pub(crate) use problems::{NATS_CUT, NODE_LOST, Problem, ProblemBook, ProblemSeverity, RUNBOOK, WatchedFacts};
+pub(crate) use problems::{
+    NATS_CUT, NODE_LOST, PrimarySize, Problem, ProblemBook, ProblemSeverity, RUNBOOK, WatchedFacts,
+};
 pub(crate) use role::ConsoleRole;
 pub(crate) use sample::{HOUR_STEP_MS, Sample, Samples};
 pub(crate) use signed::{ConsoleSession, ConsoleSigner, SESSION_TIME, TOKEN_TIME};
@@ -33,32 +35,32 @@ pub(crate) struct ConsoleState {
     throttle: Mutex<LoginThrottle>,
     pub(crate) activity: ActivityLog,
     lost: Mutex<AbsentNodes>,
-    /// When somebody has asked last, Unix milliseconds.
+    /// When the console last asked for something, in Unix milliseconds.
     asked_ms: AtomicU64,
 }
 
 impl ConsoleState {
-    /// What the node watches of itself.
+    /// Returns what the node watches of itself.
     pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The nodes that have gone without a goodbye.
+    /// Returns the nodes that have gone without a goodbye.
     pub(crate) fn lost(&self) -> MutexGuard<'_, AbsentNodes> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that somebody looks.
+    /// Notes that the console is in use.
     pub(crate) fn note_look(&self, now_ms: u64) {
         self.asked_ms.store(now_ms, Relaxed);
     }
 
-    /// Whether somebody has looked within this time, milliseconds.
+    /// Whether the console was in use within this time, in milliseconds.
     pub(crate) fn is_watched(&self, now_ms: u64, within_ms: u64) -> bool {
         now_ms.saturating_sub(self.asked_ms.load(Relaxed)) < within_ms
     }
 
-    /// How often somebody may try a password.
+    /// Returns the limit of password attempts.
     pub(crate) fn throttle(&self) -> MutexGuard<'_, LoginThrottle> {
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! What is wrong with a node, in words, with the remedy. A problem begins when its condition has held for a while, and
-//! ends when it has not held for a while, so that none flickers.
+//! The problems of a node, as text, with their remedies. A problem begins when its condition has held for a while, and
+//! ends when it has not held for a while, so that problems do not flicker.
 
 use std::collections::BTreeMap;
 
@@ -10,74 +10,90 @@ use super::sample::Sample;
 
 /// The problem that a node cannot reach NATS.
 pub(crate) const NATS_CUT: &str = "nats_cut";
-/// The problem that nodes have gone without a goodbye: each node that is left tells of it.
+/// The problem that nodes have gone without a goodbye. Each remaining node reports it.
 pub(crate) const NODE_LOST: &str = "node_lost";
 /// The page of the documentation that has a section for each problem.
 pub(crate) const RUNBOOK: &str = "docs/guides/console.md#";
-/// How long a condition must not hold until its problem ends, milliseconds.
+/// How long a condition must not hold before its problem ends, in milliseconds.
 const CLEARS_AFTER_MS: u64 = 30_000;
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProblemSeverity {
     /// Nothing is wrong.
     Ok,
-    /// It needs a look.
+    /// An operator should look at it.
     Look,
-    /// It is bad.
+    /// Clients or data are affected.
     Bad,
 }
 
-/// Something that is wrong.
+/// A problem of a node, or of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Problem {
-    /// The condition, such as `slow_connections`.
+    /// The id of the condition, such as `slow_connections`.
     pub(crate) id: String,
+    /// The severity of the problem.
     pub(crate) severity: ProblemSeverity,
-    /// Since when, Unix milliseconds.
+    /// When the problem began, in Unix milliseconds.
     pub(crate) since_ms: u64,
-    /// The name of the node; empty = all.
+    /// The name of the node; empty = the whole cluster.
     pub(crate) node: String,
-    /// How many are hit: connections, rows, calls.
+    /// The number of affected connections, rows or calls.
     pub(crate) count: u64,
-    /// What is wrong.
+    /// What is wrong, in a sentence.
     pub(crate) words: String,
-    /// What to do.
+    /// What the operator can do.
     pub(crate) remedy: String,
-    /// Where more about it is written.
+    /// Where the documentation describes the problem.
     pub(crate) runbook: String,
-    /// The page of the console that shows those that are hit; empty = there is none.
+    /// The page of the console that shows the affected objects; empty = no page shows them.
     pub(crate) link: String,
 }
 
-/// What the conditions look at.
+/// The size of the primary database, and whether it may grow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PrimarySize {
+    /// The bytes that count against the limit.
+    pub(crate) used: u64,
+    /// The limit `store.primary.max_size`, in bytes; 0 = no limit.
+    pub(crate) limit: u64,
+    /// Writes that would make the database larger are refused.
+    pub(crate) is_full: bool,
+    /// They are refused because the disk has too little space left.
+    pub(crate) is_disk_short: bool,
+}
+
+/// The facts that the conditions are checked against.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchedFacts {
     pub(crate) now: Sample,
-    /// The sample of a minute before, or the oldest one.
+    /// The sample of one minute before, or the oldest one.
     pub(crate) before: Sample,
-    /// `node.buffer_max_size`, bytes.
+    /// The limit `node.buffer_max_size`, in bytes.
     pub(crate) buffer_max: u64,
-    /// Publications that wait to be delivered, and the most.
+    /// The publications that wait to be delivered, and the limit.
     pub(crate) backlog: (u64, u64),
-    /// NATS cannot be reached; the text says why.
+    /// Why NATS cannot be reached; None = it can.
     pub(crate) link_fault: Option<String>,
-    /// The primary database fails.
+    /// The last write to the primary database has failed.
     pub(crate) primary_fails: bool,
-    /// The statistics database fails.
+    /// The size of the primary database.
+    pub(crate) primary_size: PrimarySize,
+    /// The last write to the statistics database has failed.
     pub(crate) stats_fails: bool,
-    /// Backends that are not asked.
+    /// Backends that are not asked, because they failed too often.
     pub(crate) open_backends: Vec<String>,
-    /// Endpoints of events that are sent nothing.
+    /// Endpoints of events that are sent nothing, because they answered 410.
     pub(crate) events_off: Vec<String>,
-    /// Consumers that stand still.
+    /// Consumers that make no progress.
     pub(crate) stuck_consumers: Vec<String>,
     /// Nodes with another configuration.
     pub(crate) differing: Vec<String>,
-    /// Sections with certificates, and when they end, Unix seconds.
+    /// Sections with certificates, and when these expire, in Unix seconds.
     pub(crate) certificates: Vec<(String, u64)>,
-    /// The last reload has changed nothing.
+    /// The last reload has failed, and has changed nothing.
     pub(crate) reload_failed: bool,
     /// The ids of nodes that have gone without a goodbye.
     pub(crate) lost: Vec<String>,
@@ -87,7 +103,7 @@ pub(crate) struct WatchedFacts {
 struct Holding {
     id: &'static str,
     severity: ProblemSeverity,
-    /// How long it must hold, milliseconds.
+    /// How long the condition must hold before the problem begins, in milliseconds.
     holds_for_ms: u64,
     count: u64,
     words: String,
@@ -101,16 +117,16 @@ pub(crate) struct ProblemBook(BTreeMap<&'static str, NotedProblem>);
 
 #[derive(Debug)]
 struct NotedProblem {
-    /// Since when the condition has held.
+    /// Since when the condition has held, in Unix milliseconds.
     since_ms: u64,
-    /// When it held last.
+    /// When the condition last held, in Unix milliseconds.
     held_ms: u64,
     has_begun: bool,
     problem: Problem,
 }
 
 impl ProblemBook {
-    /// Looks at a node. `node`: its name.
+    /// Checks the conditions. `node`: the name of the node.
     pub(crate) fn look(&mut self, node: &str, facts: &WatchedFacts) {
         let now_ms = facts.now.at_ms;
         for held in conditions(facts) {
@@ -141,7 +157,7 @@ impl ProblemBook {
         });
     }
 
-    /// The problems that have begun, the worst first.
+    /// Returns the problems that have begun, the worst first.
     pub(crate) fn present(&self) -> Vec<Problem> {
         let begun = self.0.values().filter(|noted| noted.has_begun);
         let mut present: Vec<Problem> = begun.map(|noted| noted.problem.clone()).collect();
@@ -150,7 +166,7 @@ impl ProblemBook {
     }
 }
 
-/// The conditions that hold.
+/// Returns the conditions that hold.
 fn conditions(facts: &WatchedFacts) -> Vec<Holding> {
     let mut held = Vec::new();
     of_dependencies(facts, &mut held);
@@ -185,6 +201,7 @@ fn of_dependencies(facts: &WatchedFacts, held: &mut Vec<Holding>) {
             link: "",
         });
     }
+    of_size(facts.primary_size, held);
     let dropped = facts.now.stats_dropped.saturating_sub(facts.before.stats_dropped);
     if facts.stats_fails || dropped > 0 {
         held.push(Holding {
@@ -197,6 +214,27 @@ fn of_dependencies(facts: &WatchedFacts, held: &mut Vec<Holding>) {
             link: "/statistics",
         });
     }
+}
+
+fn of_size(size: PrimarySize, held: &mut Vec<Holding>) {
+    if !size.is_full {
+        return;
+    }
+    let words = match size.is_disk_short {
+        true => "The disk of the primary database has little space left:".to_owned(),
+        false => {
+            format!("The primary database holds {} of {} MiB that it may hold:", size.used >> 20, size.limit >> 20)
+        }
+    };
+    held.push(Holding {
+        id: "database_full",
+        severity: ProblemSeverity::Bad,
+        holds_for_ms: 0,
+        count: 0,
+        words: format!("{words} writes that would make it larger are refused with 111."),
+        remedy: "Remove what is not needed, keep shorter histories, compact the database, or give it more space.",
+        link: "",
+    });
 }
 
 fn of_resources(facts: &WatchedFacts, held: &mut Vec<Holding>) {
@@ -262,7 +300,7 @@ fn of_work(facts: &WatchedFacts, held: &mut Vec<Holding>) {
             holds_for_ms: 2_000,
             count: backlog.0,
             words: format!("{} publications wait on the node; at {} it refuses more with 111.", backlog.0, backlog.1),
-            remedy: "Publish less, or add nodes.",
+            remedy: "Publish less often, or add nodes.",
             link: "/channels",
         });
     }
@@ -297,7 +335,7 @@ fn of_clients(facts: &WatchedFacts, held: &mut Vec<Holding>) {
                 now.waiting_connections,
                 now.queued_bytes >> 20
             ),
-            remedy: "Look at the slowest; allow deltas or drop_oldest for their namespace.",
+            remedy: "Look at the slowest ones; allow deltas or drop_oldest for their namespace.",
             link: "/connections?q=waiting:>64KiB",
         });
     }
@@ -352,7 +390,7 @@ fn of_backends(facts: &WatchedFacts, held: &mut Vec<Holding>) {
         "events_dead",
         &facts.events_off,
         "Endpoints of events are sent nothing, because they have answered 410:",
-        "Mend the endpoint, then resume it.",
+        "Repair the endpoint, then resume it.",
         "/events",
     );
     push(
@@ -436,6 +474,18 @@ mod tests {
             }
         }
         assert_eq!(story, [(15, true), (89, false)]);
+    }
+
+    #[test]
+    fn a_full_database_is_told_with_its_cause() {
+        for (is_disk_short, expected) in [(true, "disk of the primary"), (false, "15 of 16 MiB")] {
+            let mut book = ProblemBook::default();
+            let primary_size = PrimarySize { used: 15 << 20, limit: 16 << 20, is_full: true, is_disk_short };
+            book.look("one", &WatchedFacts { primary_size, ..at(1_000, 0) });
+            let present = book.present();
+            assert_eq!(present[0].id, "database_full");
+            assert!(present[0].words.contains(expected), "{}", present[0].words);
+        }
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! Who uses the console.
+//! The roles of users of the console.
 
 use serde::Serialize;
 
-/// What somebody who has signed in may do.
+/// What a signed-in user of the console may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ConsoleRole {
-    /// Everything.
+    /// May do everything.
     Operator,
-    /// Look: operations that change nothing, without payloads.
+    /// May only look: operations that change nothing, without payloads.
     Viewer,
 }
 
 impl ConsoleRole {
-    /// The letter that stands for it in a signed text.
+    /// Returns the character of the role in a signed text.
     pub(crate) fn letter(self) -> u8 {
         match self {
             ConsoleRole::Operator => b'o',
@@ -21,7 +21,7 @@ impl ConsoleRole {
         }
     }
 
-    /// The role of a letter.
+    /// Returns the role of a character; None = it stands for no role.
     pub(crate) fn of_letter(letter: u8) -> Option<ConsoleRole> {
         [ConsoleRole::Operator, ConsoleRole::Viewer].into_iter().find(|role| role.letter() == letter)
     }

@@ -1,20 +1,20 @@
-//! What a node reads of its counters from time to time, and the last hour of it.
+//! Readings of a node's counters, taken from time to time, and those of the last hour.
 
 use std::collections::VecDeque;
 
-/// Bounds of the histogram of deliveries and one bucket more.
+/// The number of buckets in the histogram of delivery times, one more than its bounds.
 pub(crate) const LATENCY_BUCKETS: usize = 15;
-/// Samples of the last hour.
+/// The number of samples of the last hour.
 const HOUR_SAMPLES: usize = 360;
-/// Time between two samples of the last hour, milliseconds.
+/// The time between two samples of the last hour, in milliseconds.
 pub(crate) const HOUR_STEP_MS: u64 = 10_000;
-/// Samples of the last seconds, from which rates are made.
+/// The number of samples of the last seconds, from which rates are computed.
 const RECENT_SAMPLES: usize = 11;
 
-/// A reading of the counters of a node.
+/// One reading of a node's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Sample {
-    /// When it was read, Unix milliseconds.
+    /// The time of the reading, in Unix milliseconds.
     pub(crate) at_ms: u64,
     pub(crate) connections: u64,
     pub(crate) subscriptions: u64,
@@ -25,32 +25,31 @@ pub(crate) struct Sample {
     pub(crate) resident: u64,
     pub(crate) open_files: u64,
     pub(crate) files_max: u64,
-    /// Since the start, as everything below.
+    /// Counted since the start, like all fields below.
     pub(crate) deliveries: u64,
     pub(crate) publications: u64,
     pub(crate) processor_s: f64,
-    /// Of the shard that has used most.
+    /// Processor time of the shard that has used most, in seconds.
     pub(crate) busiest_shard_s: f64,
-    /// Counts of the times of deliveries.
+    /// The number of deliveries in each bucket of delivery times.
     pub(crate) latencies: [u64; LATENCY_BUCKETS],
     pub(crate) accept_errors: u64,
     pub(crate) panics: u64,
-    /// Connections ended because they were too slow.
-    /// Connects and commands refused with 103, 3500 and 3507.
+    /// Connects and commands that were refused with 103, 3500 and 3507.
     pub(crate) refusals: u64,
     pub(crate) stats_dropped: u64,
     pub(crate) conflicts: u64,
 }
 
 impl Sample {
-    /// What a counter has grown by in a second since an earlier sample.
+    /// Returns how much a counter has grown per second since an earlier sample.
     pub(crate) fn rate(&self, before: &Sample, pick: impl Fn(&Sample) -> f64) -> f64 {
         let seconds = self.at_ms.saturating_sub(before.at_ms) as f64 / 1_000.0;
         if seconds > 0.0 { ((pick(self) - pick(before)) / seconds).max(0.0) } else { 0.0 }
     }
 
-    /// The time that 99 of 100 deliveries since an earlier sample have not exceeded, as the upper bound of its bucket,
-    /// milliseconds; None = there was none. `bounds_us`: of the buckets.
+    /// Returns the time that 99 % of the deliveries since an earlier sample did not exceed, in milliseconds. It is the
+    /// upper bound of a bucket; None = nothing was delivered. `bounds_us`: the bounds of the buckets.
     pub(crate) fn p99_ms(&self, before: &Sample, bounds_us: &[u64]) -> Option<f64> {
         let counts: Vec<u64> =
             self.latencies.iter().zip(before.latencies).map(|(now, then)| now.saturating_sub(then)).collect();
@@ -65,7 +64,7 @@ impl Sample {
     }
 }
 
-/// The samples of a node.
+/// The samples of a node, of the last seconds and of the last hour.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     recent: VecDeque<Sample>,
@@ -73,7 +72,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Adds a sample.
+    /// Adds a sample, and drops the oldest one beyond the limit.
     pub(crate) fn add(&mut self, sample: Sample) {
         push(&mut self.recent, sample, RECENT_SAMPLES);
         if self.hour.back().is_none_or(|last| sample.at_ms >= last.at_ms + HOUR_STEP_MS) {
@@ -81,19 +80,19 @@ impl Samples {
         }
     }
 
-    /// The newest one.
+    /// Returns the newest sample.
     pub(crate) fn now(&self) -> Option<&Sample> {
         self.recent.back()
     }
 
-    /// The oldest one that is at most so old.
+    /// Returns the oldest sample that is at most this old.
     pub(crate) fn before(&self, age_ms: u64) -> Option<&Sample> {
         let now_ms = self.now()?.at_ms;
         let all = self.hour.iter().chain(&self.recent);
         all.filter(|sample| sample.at_ms + age_ms >= now_ms).min_by_key(|sample| sample.at_ms)
     }
 
-    /// Those of the last hour, the oldest first, a step apart.
+    /// Returns the samples of the last hour, the oldest first, one step apart.
     pub(crate) fn hour(&self) -> impl Iterator<Item = &Sample> {
         self.hour.iter()
     }

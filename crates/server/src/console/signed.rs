@@ -1,5 +1,5 @@
-//! Signed texts: the cookie of a session, and the token of a live connection. The server keeps nothing, so what one
-//! node has signed holds on each that has the same secret.
+//! Signed texts: the cookie of a session, and the token of a live connection. The server stores neither. A text that
+//! one node has signed is valid on every node with the same secret.
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -7,54 +7,54 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::role::ConsoleRole;
 
-/// How long a session lasts, seconds.
+/// How long a session lasts, in seconds.
 pub(crate) const SESSION_TIME: u64 = 12 * 3_600;
-/// How long a session lasts without a request, seconds.
+/// How long a session lasts without a request, in seconds.
 pub(crate) const IDLE_TIME: u64 = 30 * 60;
-/// How long the token of a live connection can be used, seconds.
+/// How long the token of a live connection is valid, in seconds.
 pub(crate) const TOKEN_TIME: u64 = 300;
-/// The use of a session is noted when the last note is so old, seconds.
+/// The use of a session is noted when the last note is this old, in seconds.
 const NOTE_INTERVAL: u64 = 60;
 
-/// What a text is signed for: the one cannot be used as the other.
+/// The purpose of a signed text. A text for one purpose is not valid for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Session = b's' as isize,
     Token = b't' as isize,
 }
 
-/// A session.
+/// A session of a signed-in user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConsoleSession {
     pub(crate) role: ConsoleRole,
-    /// When it began, Unix seconds.
+    /// When the session began, in Unix seconds.
     began_s: u64,
-    /// When it was used last, as far as it was noted, Unix seconds.
+    /// When the session was last used, as far as it was noted, in Unix seconds.
     used_s: u64,
 }
 
 impl ConsoleSession {
-    /// One that begins.
+    /// Makes a session that begins now.
     pub(crate) fn begin(role: ConsoleRole, now_s: u64) -> Self {
         ConsoleSession { role, began_s: now_s, used_s: now_s }
     }
 
-    /// The same, used now, if that is to be noted.
+    /// Returns the same session as used now; None = the last note is recent enough.
     pub(crate) fn used(self, now_s: u64) -> Option<Self> {
         (now_s >= self.used_s + NOTE_INTERVAL).then_some(ConsoleSession { used_s: now_s, ..self })
     }
 }
 
-/// Signs and verifies (HMAC-SHA-256). Each role has a key of its own, which comes from its password too: another
-/// password ends the sessions of the one before.
+/// Signs and verifies with HMAC-SHA-256. Each role has a key of its own, which depends on its password, so that a new
+/// password ends the earlier sessions.
 pub(crate) struct ConsoleSigner {
     operator: hmac::Key,
-    /// None = there are no viewers.
+    /// The key of viewers; None = no viewer password is set.
     viewer: Option<hmac::Key>,
 }
 
 impl ConsoleSigner {
-    /// A signer with this secret, for the roles with these passwords.
+    /// Makes a signer with this secret, for the roles with these passwords.
     pub(crate) fn new(secret: &str, password: &str, viewer_password: &str) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let key = |password: &str| hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&secret, password.as_bytes()).as_ref());
@@ -69,12 +69,12 @@ impl ConsoleSigner {
         }
     }
 
-    /// The cookie of a session.
+    /// Returns the cookie of a session.
     pub(crate) fn cookie(&self, session: ConsoleSession) -> String {
         self.sign(Purpose::Session, session)
     }
 
-    /// The session of a cookie; None = it is over, or not signed by this secret.
+    /// Returns the session of a cookie; None = the session has ended, or the cookie is not signed with this secret.
     pub(crate) fn session(&self, cookie: &str, now_s: u64) -> Option<ConsoleSession> {
         let session = self.open(Purpose::Session, cookie)?;
         let is_good = now_s < session.began_s.saturating_add(SESSION_TIME)
@@ -83,12 +83,13 @@ impl ConsoleSigner {
         is_good.then_some(session)
     }
 
-    /// A token for a live connection.
+    /// Returns a token for a live connection.
     pub(crate) fn token(&self, role: ConsoleRole, now_s: u64) -> String {
         self.sign(Purpose::Token, ConsoleSession::begin(role, now_s))
     }
 
-    /// The role of a token, and when it ends, Unix seconds; None = it has ended, or is not signed by this secret.
+    /// Returns the role of a token and its expiry in Unix seconds; None = it has expired, or is not signed with this
+    /// secret.
     pub(crate) fn role_of(&self, token: &str, now_s: u64) -> Option<(ConsoleRole, u64)> {
         let ConsoleSession { role, began_s, .. } = self.open(Purpose::Token, token)?;
         let ends_s = began_s.saturating_add(TOKEN_TIME);

@@ -1,15 +1,15 @@
-//! How often somebody may try a password.
+//! The limit of password attempts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Wrong passwords of one address in a minute.
+/// The most wrong passwords of one address in a minute.
 const BY_ADDRESS_MAX: u32 = 5;
-/// Wrong passwords on the node in a minute.
+/// The most wrong passwords on the node in a minute.
 const BY_NODE_MAX: u32 = 20;
-/// Addresses from which somebody has signed in that are remembered: others cannot take their tries.
+/// The most remembered addresses from which a user has signed in. Other addresses cannot use up their attempts.
 const KNOWN_MAX: usize = 64;
-/// The time in which they count, seconds.
+/// The time in which attempts count, in seconds.
 const WINDOW: u64 = 60;
 
 /// Counts wrong passwords.
@@ -17,18 +17,18 @@ const WINDOW: u64 = 60;
 pub(crate) struct LoginThrottle {
     began_s: u64,
     all: u32,
-    /// At most [`BY_NODE_MAX`] entries, and one for each of `known`.
+    /// Has at most [`BY_NODE_MAX`] entries, and one for each address in `known`.
     by_address: BTreeMap<IpAddr, u32>,
-    /// Addresses from which somebody has signed in, the newest last: only their own tries count.
+    /// Addresses from which a user has signed in, the newest last. Only their own attempts count for them.
     known: VecDeque<IpAddr>,
 }
 
 impl LoginThrottle {
-    /// Takes a try of an address, before its password is looked at: however many try at once, each counts. Returns how
-    /// many more it has.
+    /// Takes one attempt of an address before its password is compared, so that simultaneous attempts count too.
+    /// Returns how many attempts are left.
     ///
     /// # Errors
-    /// It has none: after how many seconds it has some again.
+    /// No attempt is left. The number is the seconds until there are attempts again.
     pub(crate) fn take(&mut self, address: IpAddr, now_s: u64) -> Result<u32, u64> {
         if now_s >= self.began_s.saturating_add(WINDOW) || now_s < self.began_s {
             let known = std::mem::take(&mut self.known);
@@ -47,7 +47,7 @@ impl LoginThrottle {
         Ok(left - 1)
     }
 
-    /// Gives the try of a right password back.
+    /// Gives back the attempt of a correct password.
     pub(crate) fn give_back(&mut self, address: IpAddr) {
         let address = network(address);
         if let Some(used) = self.by_address.get_mut(&address) {
@@ -64,7 +64,7 @@ impl LoginThrottle {
     }
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, which one customer has.
+/// Returns what counts as one address: of IPv6 the first 64 bits, which one customer has.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {

@@ -1,4 +1,4 @@
-//! How long to wait before what has failed is tried again. Pure.
+//! How long to wait before a failed entry is retried. The code is pure.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use std::time::Duration;
 const FIRST_MS: u64 = 10;
 /// The longest delay.
 const LONGEST_MS: u64 = 5_000;
-/// Doublings after which the delay is the longest in any case.
+/// After this many doublings every delay is the longest.
 const DOUBLINGS: u32 = 10;
 const _: () = assert!(FIRST_MS << DOUBLINGS > LONGEST_MS);
 
-/// (10 ms + a random part below 10 ms), doubled with each failure, at most 5 s. `failures`: how many there were, from 1
-/// on; `random`: any number.
+/// Returns the delay: 10 ms plus a random part below 10 ms, doubled with each failure, at most 5 s. `failures`: the
+/// number of failures, from 1. `random`: any number.
 pub(super) fn delay(failures: u32, random: u64) -> Duration {
     let base = FIRST_MS + random % FIRST_MS;
     Duration::from_millis((base << failures.saturating_sub(1).min(DOUBLINGS)).min(LONGEST_MS))

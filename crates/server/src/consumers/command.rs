@@ -1,4 +1,4 @@
-//! What a row or a message asks for: a method of the server API and its payload. Pure.
+//! The command in a row or a message: a method of the server API and its payload. The code is pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,32 +13,33 @@ use touchline_config::PublicationDataSettings;
 use crate::api::OperationCall;
 use crate::traces::TRACEPARENT;
 
-/// The methods that are carried out, which are those of Centrifugo.
+/// The methods that consumers carry out. They are those of Centrifugo.
 const METHODS: [&str; 7] = [PUBLISH, BROADCAST, "subscribe", "unsubscribe", "disconnect", "history_remove", "refresh"];
 const PUBLISH: &str = "publish";
 const BROADCAST: &str = "broadcast";
 const HISTORY_REMOVE: &str = "history_remove";
-/// The most that is told of a method, or of what is wrong with a payload, bytes.
+/// The most bytes of a method, or of a description of a bad payload, that a text shows.
 const SHOWN_MAX: usize = 200;
 
-/// What a command has an order with: it begins when all before it that has one of its channels is done.
+/// What a command must be in order with. The command begins when all earlier commands that share a channel with it are
+/// done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CommandScope {
-    /// These channels. None = the command names no channel that can be read, so it will be refused.
+    /// These channels. Empty = the command names no channel that can be read, so the operation will refuse it.
     Channels(Vec<String>),
-    /// Everything: it names a user in all channels.
+    /// Every channel: the command names a user in all channels.
     Everything,
 }
 
-/// An operation whose idempotency key may be missing.
+/// An operation that may still lack an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AskedCall {
     operation: &'static str,
-    /// Its fields, as they were written.
+    /// The fields of the operation, as they were written.
     pub(super) params: Bytes,
     key: KeyState,
     scope: CommandScope,
-    /// The connections that it is for, as one text.
+    /// The connections that the operation selects, as one text.
     targets: String,
     /// The `traceparent` of the message.
     parent: Option<Box<str>>,
@@ -47,32 +48,32 @@ pub(super) struct AskedCall {
 /// Whether an operation has an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyState {
-    /// It has one of its own, or takes none.
+    /// The operation has a key of its own, or does not use one.
     Set,
-    /// It has no such field.
+    /// The operation has no such field.
     Absent,
-    /// Its field is empty.
+    /// The field is empty.
     Empty,
 }
 
 impl AskedCall {
-    /// The name of the operation.
+    /// Returns the name of the operation.
     pub(super) fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What it has an order with.
+    /// Returns what the operation must be in order with.
     pub(super) fn scope(&self) -> &CommandScope {
         &self.scope
     }
 
-    /// Whether its repetition could undo what was carried out behind it: no idempotency key keeps it away.
+    /// Whether a repetition could undo later commands, because no idempotency key prevents the repetition.
     pub(super) fn undoes(&self) -> bool {
         !matches!(self.operation, PUBLISH | BROADCAST)
     }
 
-    /// What it changes, each as a text. A command that [undoes](AskedCall::undoes) must not be repeated behind a later
-    /// one that changes the same.
+    /// Returns what the operation changes, each as a text. A command that [undoes](AskedCall::undoes) must not be
+    /// repeated after a later one with the same change.
     pub(super) fn changes(&self) -> Vec<String> {
         let channels = match &self.scope {
             CommandScope::Channels(channels) => channels.as_slice(),
@@ -81,13 +82,14 @@ impl AskedCall {
         if matches!(self.operation, PUBLISH | BROADCAST | HISTORY_REMOVE) {
             return channels.iter().map(|channel| format!("channel {channel}")).collect();
         }
-        // One that was never carried out is made good by a later one of its kind for the same connections alone.
+        // A later command of the same kind replaces one that was never carried out only if both select the same
+        // connections.
         let kind = if self.operation == "unsubscribe" { "subscribe" } else { self.operation };
         let of = |channel: &str| format!("{kind} {} {channel}", self.targets);
         if channels.is_empty() { vec![of("")] } else { channels.iter().map(|channel| of(channel)).collect() }
     }
 
-    /// The operation with this idempotency key, unless it has its own or takes none.
+    /// Returns the operation with this idempotency key, unless it has its own or does not use one.
     pub(super) fn with_key(self, key: impl FnOnce() -> String) -> OperationCall {
         let AskedCall { operation, params, key: state, parent, .. } = self;
         let keyed = match state {
@@ -99,26 +101,26 @@ impl AskedCall {
     }
 }
 
-/// What a row or a message asks for.
+/// The command in a row or a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AskedCommand {
-    /// A publication into this channel: what comes before it in other channels does not matter.
+    /// A publication into this channel. Earlier commands in other channels do not matter.
     Publish {
-        /// The channel; empty = none is named, which the operation refuses.
+        /// The channel; empty = the command names none, and the operation refuses it.
         channel: String,
-        /// The operation.
+        /// The operation that publishes.
         call: AskedCall,
     },
-    /// Something else. What is behind it in its scope begins when it is done.
+    /// Another command. Later commands in its scope begin when it is done.
     Other(AskedCall),
-    /// Nothing that is carried out here. The text says why.
+    /// A command that is not carried out here. The text says why.
     Nothing(String),
-    /// It can't be read. The text says why.
+    /// A command that cannot be read. The text says why.
     Unreadable(String),
 }
 
 impl AskedCommand {
-    /// The same as a part of what the header field `traceparent` names, if there is one.
+    /// Returns the same command as a part of the trace that the header field `traceparent` names, if there is one.
     pub(super) fn traced_by(mut self, headers: &[(String, String)]) -> AskedCommand {
         if let AskedCommand::Publish { call, .. } | AskedCommand::Other(call) = &mut self {
             let parent = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT));
@@ -127,7 +129,7 @@ impl AskedCommand {
         self
     }
 
-    /// Reads a method and its payload.
+    /// Reads a command from a method and its payload.
     pub(super) fn read(method: &str, payload: &str) -> AskedCommand {
         let Some(operation) = METHODS.into_iter().find(|known| *known == method) else {
             let shown = &method[..method.floor_char_boundary(SHOWN_MAX)];
@@ -137,7 +139,7 @@ impl AskedCommand {
             .unwrap_or_else(|error| unreadable("the payload is not a JSON object", &error))
     }
 
-    /// Reads a message that holds the method and the payload.
+    /// Reads a command from a message that contains the method and the payload.
     pub(super) fn read_envelope(text: &str) -> AskedCommand {
         #[derive(Deserialize)]
         struct Envelope<'a> {
@@ -155,9 +157,9 @@ impl AskedCommand {
     /// Reads the payload of a known method.
     ///
     /// # Errors
-    /// When it is not an object, nor a text that holds one.
+    /// When the payload is neither an object nor a text that contains one.
     fn of(operation: &'static str, payload: &str) -> Result<AskedCommand, serde_json::Error> {
-        /// The fields that matter here.
+        /// The fields of a payload that a consumer reads.
         #[derive(Deserialize)]
         struct Fields<'a> {
             #[serde(borrow, default)]
@@ -172,17 +174,17 @@ impl AskedCommand {
             client: Option<&'a RawValue>,
             #[serde(borrow, default)]
             session: Option<&'a RawValue>,
-            /// A null counts as written.
+            /// A null is kept as a written value.
             #[serde(borrow, default, deserialize_with = "written")]
             idempotency_key: Option<&'a RawValue>,
         }
         let mut payload: Cow<'_, str> = payload.trim().into();
-        // Debezium hands JSON over as a text.
+        // Debezium passes JSON as a text.
         if payload.starts_with('"') {
             payload = serde_json::from_str::<String>(&payload)?.trim().to_owned().into();
         }
         if !payload.starts_with('{') {
-            // Serde would take a list for the fields in their order. The text of this error says what was found.
+            // Serde would accept a list as the fields in their order. The text of this error says what was found.
             serde_json::from_str::<BTreeMap<Cow<'_, str>, &RawValue>>(&payload)?;
         }
         let fields: Fields<'_> = serde_json::from_str(&payload)?;
@@ -191,7 +193,7 @@ impl AskedCommand {
             _ if !matches!(operation, PUBLISH | BROADCAST) => KeyState::Set,
             None => KeyState::Absent,
             Some("null" | "\"\"") => KeyState::Empty,
-            // One that is no text stays, for the operation to refuse.
+            // A key that is not text stays, so that the operation refuses it.
             Some(_) => KeyState::Set,
         };
         let scope = match operation {
@@ -212,7 +214,7 @@ impl AskedCommand {
         Ok(if operation == PUBLISH { AskedCommand::Publish { channel, call } } else { AskedCommand::Other(call) })
     }
 
-    /// Reads a message whose payload is the data of a publication, with the rest in headers.
+    /// Reads a command from a message whose payload is the data of a publication, with the other fields in headers.
     pub(super) fn of_data(mode: &PublicationDataSettings, headers: &[(String, String)], data: &[u8]) -> AskedCommand {
         let header = |name: &str| {
             let found = headers.iter().find(|(known, _)| !name.is_empty() && known.eq_ignore_ascii_case(name));
@@ -245,7 +247,7 @@ impl AskedCommand {
             [channel] => rest["channel"] = (*channel).into(),
             several => rest["channels"] = several.into(),
         }
-        // As bytes, whatever they look like: the format of the channel says what they must be.
+        // The data are passed as bytes, whatever they look like. The format of the channel decides what they must be.
         let data = STANDARD.encode(data);
         let params = Bytes::from(format!("{{\"data\":{{\"$b64\":\"{data}\"}},{}", &rest.to_string()[1..]));
         let key = if key.is_some() { KeyState::Set } else { KeyState::Absent };
@@ -258,24 +260,24 @@ impl AskedCommand {
     }
 }
 
-/// The text in a field; empty = it is not there, or is not text.
+/// Returns the text in a field; empty = the field is absent, or is not text.
 fn text_of(field: Option<&RawValue>) -> String {
     let text = field.and_then(|field| serde_json::from_str::<Option<String>>(field.get()).ok());
     text.flatten().unwrap_or_default()
 }
 
-/// Reads a field as it is written, also one that is null.
+/// Reads a field as it is written, even if it is null.
 fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// What can't be read, and why. The text of the error may repeat what was found.
+/// Makes an unreadable command with its reason. The text of the error may repeat what was found.
 fn unreadable(what: &str, error: &serde_json::Error) -> AskedCommand {
     let error = error.to_string();
     AskedCommand::Unreadable(format!("{what}: {}", &error[..error.floor_char_boundary(SHOWN_MAX)]))
 }
 
-/// The tags in headers whose names begin so.
+/// Returns the tags in the headers whose names begin with the prefix.
 fn tags(prefix: &str, headers: &[(String, String)]) -> BTreeMap<String, String> {
     let tag = |(name, value): &(String, String)| {
         let (start, rest) = name.split_at_checked(prefix.len())?;
@@ -285,7 +287,7 @@ fn tags(prefix: &str, headers: &[(String, String)]) -> BTreeMap<String, String> 
     headers.iter().filter_map(tag).collect()
 }
 
-/// The object with an idempotency key before its other fields.
+/// Adds an idempotency key to an object, before its other fields.
 fn with_key_before(object: &str, key: &str) -> Bytes {
     let key = serde_json::json!(key);
     let rest = object[1..].trim_start();
@@ -293,10 +295,10 @@ fn with_key_before(object: &str, key: &str) -> Bytes {
     Bytes::from(format!("{{\"idempotency_key\":{key}{comma}{rest}"))
 }
 
-/// The object with an idempotency key in the place of its own, which is empty.
+/// Replaces the empty idempotency key of an object.
 ///
 /// # Errors
-/// When it is not an object.
+/// When the text is not an object.
 fn with_key_in_place(object: &[u8], key: &str) -> Result<Bytes, serde_json::Error> {
     let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(object)?;
     let key = serde_json::value::to_raw_value(key)?;
@@ -304,7 +306,7 @@ fn with_key_in_place(object: &[u8], key: &str) -> Result<Bytes, serde_json::Erro
     Ok(serde_json::to_vec(&fields)?.into())
 }
 
-/// Whether Go reads a text as a truth value.
+/// Whether Go reads a text as a boolean.
 fn is_go_bool(text: &str) -> bool {
     ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"].contains(&text)
 }

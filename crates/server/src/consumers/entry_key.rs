@@ -1,5 +1,5 @@
-//! The idempotency key of an entry that has none: it names the consumer, the source as it is now, and the entry in it,
-//! and stays the same however often the entry is read. Pure.
+//! The idempotency key of an entry that has none. It names the consumer, the current source, and the entry in it. It
+//! stays the same however often the entry is read. The code is pure.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
@@ -7,18 +7,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use touchline_cluster::consumer::StreamMessage;
 use touchline_store::outbox::OutboxRow;
 
-/// The key of a row, at most `longest` bytes.
+/// Returns the key of a row, at most `longest` bytes.
 pub(super) fn of_row(consumer: &str, row: &OutboxRow, longest: usize) -> String {
     within(longest, format!("outbox:{consumer}:{}:{}", row.incarnation, row.id))
 }
 
-/// The key of a message, at most `longest` bytes. A stream that was made anew counts from 1 again, but stores at
+/// Returns the key of a message, at most `longest` bytes. A recreated stream counts from 1 again, but its messages have
 /// another time.
 pub(super) fn of_message(consumer: &str, message: &StreamMessage, longest: usize) -> String {
     within(longest, format!("jetstream:{consumer}:{}:{}", message.stored_ns, message.sequence))
 }
 
-/// A key that is too long, as its hash.
+/// Returns a key, or its hash if the key is too long.
 fn within(longest: usize, key: String) -> String {
     if key.len() <= longest {
         return key;

@@ -1,4 +1,4 @@
-//! Publications of durable channels that come from rows of the primary database itself: each is stored in the
+//! Publications into durable channels that come from rows of the primary database itself. Each is stored in the same
 //! transaction that deletes its row.
 
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::api::{CallFailure, durable_publication};
 use crate::backend::store::refused;
 use crate::node::Node;
 
-/// So many claims in a row that the primary database does not see mean that the outbox is elsewhere. One alone may be a
-/// claim that was lost while this node stood still.
+/// After this many claims in a row that the primary database does not see, the outbox counts as in another database. A
+/// single claim may have been lost while this node stood still.
 const UNSEEN_CLAIMS: u32 = 2;
 
 /// What is known of one partition: whether its outbox is in the primary database.
@@ -25,11 +25,11 @@ const UNSEEN_CLAIMS: u32 = 2;
 pub(super) struct ExactMode {
     unseen: AtomicU32,
     is_off: AtomicBool,
-    /// The log has said that the outbox is in the primary database.
+    /// The log has reported that the outbox is in the primary database.
     is_told: AtomicBool,
 }
 
-/// Stores rows of one claim.
+/// Stores the rows of one claim.
 pub(super) struct ExactRows<'a> {
     pub(super) consumer: &'a str,
     pub(super) mode: &'a ExactMode,
@@ -43,19 +43,19 @@ pub(super) struct ExactRow {
     /// The index of the entry.
     pub(super) index: usize,
     pub(super) channel: String,
-    /// The same as an operation.
+    /// The same publication as an operation.
     pub(super) call: AskedCall,
     publication: DurablePublication,
 }
 
-/// Rows with what became of them; None = they are to be carried out as any other.
+/// Rows with their outcomes; None = the row is to be carried out like any other.
 type ExactOutcomes = Vec<(ExactRow, Option<EntryOutcome>)>;
 
 impl ExactRows<'_> {
-    /// Reads a publication; None = it is to be carried out as any other.
+    /// Reads a publication; None = it is to be carried out like any other.
     ///
     /// # Errors
-    /// What becomes of it, if it can't be stored.
+    /// The outcome of a publication that cannot be stored.
     pub(super) fn prepare(
         &self,
         node: &Node,
@@ -122,7 +122,7 @@ impl ExactRows<'_> {
         outcomes
     }
 
-    /// From now on rows are carried out as any other command.
+    /// Stops storing rows exactly once: from now on they are carried out like any other command.
     fn give_up(&self, why: &str) -> Option<EntryOutcome> {
         if !self.mode.is_off.swap(true, Relaxed) {
             let consumer = self.consumer;
@@ -149,7 +149,7 @@ impl ExactRows<'_> {
     }
 }
 
-/// Counts a publication that is stored.
+/// Counts a stored publication.
 fn count(node: &Node, row: &ExactRow) {
     let namespaces = &node.generation().session.namespaces;
     let counts = node.metrics_here().sessions.of_channel(namespaces, &row.channel);

@@ -1,6 +1,6 @@
-//! Carries out what rows or messages ask for, in an order that no subscriber could tell from theirs: publications of
-//! one channel one after the other, those of other channels beside them, and everything else alone. Only the channel of
-//! an entry that has to be tried again waits for it.
+//! Carries out the commands in rows or messages, in an order that no subscriber can distinguish from theirs.
+//! Publications of one channel run one after the other, those of other channels beside them, and everything else runs
+//! alone. Only the channel of an entry that has to be retried waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::runtime::mailbox::Message;
 /// The results of a chain of operations.
 type ChainResults = Vec<Result<(), CallFailure>>;
 
-/// Gives the idempotency key of an entry that has none, by its index.
+/// Returns the idempotency key of an entry that has none, by its index.
 pub(super) type KeyOf<'a> = &'a (dyn Fn(usize) -> String + Sync);
 
-/// What waits in this turn: the channels in which an entry has to be tried again, or was carried out for the last time
-/// in this turn.
+/// What waits in this turn: the channels in which an entry has to be retried, or was carried out for the last time in
+/// this turn.
 #[derive(Debug, Default)]
 struct HeldScopes {
     channels: BTreeSet<String>,
@@ -37,7 +37,7 @@ impl HeldScopes {
     fn holds_scope(&self, scope: &CommandScope) -> bool {
         match scope {
             CommandScope::Channels(channels) => self.everything || channels.iter().any(|one| self.holds(one)),
-            // It waits for no channel in which something has to be tried again, or one channel would hold up all.
+            // It does not wait for channels with an entry to retry. Otherwise one channel would delay all.
             CommandScope::Everything => self.everything,
         }
     }
@@ -50,12 +50,12 @@ impl HeldScopes {
     }
 }
 
-/// Carries entries out; the result has an outcome for each. `rests`: whether the entry with this index has failed and
-/// is not due yet. `exact`: stores publications of durable channels together with the deletion of their rows; None =
-/// the entries are not rows of the primary database.
+/// Carries out entries, and returns an outcome for each. `rests`: whether the entry with this index has failed and is
+/// not due yet. `exact`: stores publications of durable channels together with the deletion of their rows; None = the
+/// entries are not rows of the primary database.
 ///
-/// What is behind an entry that has to be tried again waits if it is in one of its channels; everything else goes on.
-/// What is behind an entry whose repetition could undo it waits for the next turn, when that entry is done for certain.
+/// Entries after one that has to be retried wait if they share a channel with it. Everything else continues. An entry
+/// waits for the next turn if repeating an earlier one could undo it. By then the earlier one is certainly done.
 pub(super) async fn carry_out(
     node: &Arc<Node>,
     entries: Vec<AskedCommand>,
@@ -95,8 +95,8 @@ pub(super) async fn carry_out(
     outcomes
 }
 
-/// Carries out publications that have nothing else between them, wave by wave. The channels in which one has to be
-/// tried again; what is behind it there stays [`EntryOutcome::Waiting`].
+/// Carries out publications without other commands between them, wave by wave. Returns the channels in which one has to
+/// be retried. Later publications there stay [`EntryOutcome::Waiting`].
 async fn publish(
     node: &Arc<Node>,
     publications: Vec<AskedPublication>,
@@ -123,13 +123,14 @@ async fn publish(
         for (ExactRow { index, channel, call, .. }, outcome) in stored {
             match outcome {
                 Some(outcome) => outcomes[index] = outcome,
-                // They are not rows of the primary database after all.
+                // The publications are not rows of the primary database after all.
                 None => chains.entry(channel).or_default().push((index, call)),
             }
         }
         chains.values_mut().for_each(|chain| chain.sort_by_key(|(index, _)| *index));
         let held = first_again(&channels, outcomes);
-        // What was prepared before a row that has to be tried again is in front of it, unless it was to be stored too.
+        // Publications prepared before a row that has to be retried come before it, unless they were to be stored as
+        // well.
         for (channel, chain) in &mut chains {
             let end = held.get(channel.as_str()).copied().unwrap_or(usize::MAX);
             chain.retain(|(index, _)| *index < end);
@@ -150,10 +151,10 @@ fn is_settled(outcome: &EntryOutcome) -> bool {
     !matches!(outcome, EntryOutcome::Retry(_) | EntryOutcome::Waiting)
 }
 
-/// The first entry of each channel that has to be tried again.
+/// Returns the first entry of each channel that has to be retried.
 fn first_again<'a>(channels: &'a BTreeMap<usize, String>, outcomes: &[EntryOutcome]) -> BTreeMap<&'a str, usize> {
     let again = channels.iter().filter(|(index, _)| matches!(outcomes[**index], EntryOutcome::Retry(_)));
-    // The last one that is put in stays: the first.
+    // The last inserted entry remains, which is the first one of the channel.
     again.rev().map(|(index, channel)| (channel.as_str(), *index)).collect()
 }
 
@@ -169,7 +170,7 @@ async fn run_chains(node: &Arc<Node>, chains: Chains, key_of: KeyOf<'_>, outcome
         let mut results = results.await.unwrap_or_default().into_iter();
         for (number, index) in indices.into_iter().enumerate() {
             let result = results.next();
-            // Without any result the shard has ended; behind the last result nothing was tried.
+            // Without any result the shard has ended. After the last result no operation was tried.
             let is_tried = result.is_some() || number == 0;
             outcomes[index] = if is_tried { outcome(result) } else { EntryOutcome::Waiting };
         }
@@ -185,7 +186,7 @@ fn outcome(result: Option<Result<(), CallFailure>>) -> EntryOutcome {
     }
 }
 
-/// Starts operations on the thread of a shard. They end early when nobody waits for the results any more.
+/// Starts operations on the thread of a shard. They end early when no task waits for the results any more.
 fn start(
     node: &Arc<Node>,
     shard: touchline_engine::ShardId,

@@ -1,10 +1,9 @@
-//! Commands that come from tables and streams instead of requests. One thread reads all of them; the shards carry them
-//! out, as operations of the server API.
+//! Commands that come from tables and streams instead of requests. One thread reads all of them, and the shards carry
+//! them out as operations of the server API.
 //!
-//! `command` says what an entry asks for, `entry_key` by which key it is known, `wave` and `execution` in which order
-//! it is done, `retried` when what has failed is tried again, `exact` how a row becomes a durable publication exactly
-//! once, `repetition` which messages are not carried out again, `outbox` and `stream` what is said of the two kinds of
-//! sources.
+//! `command` reads the command of an entry, and `entry_key` makes its key. `wave` and `execution` decide the order, and
+//! `retried` when a failed entry is retried. `exact` turns a row into a durable publication exactly once. `repetition`
+//! decides which messages are not carried out again. `outbox` and `stream` report on the two kinds of sources.
 
 mod backoff;
 mod command;
@@ -39,16 +38,16 @@ use crate::outbound::tls_config;
 use crate::start_error::StartError;
 use crate::tls::read_pem;
 
-/// Between two looks whether the thread has ended.
+/// The time between two checks whether the thread has ended.
 const END_INTERVAL: Duration = Duration::from_millis(5);
-/// Between two looks whether the node is ready to carry out commands.
+/// The time between two checks whether the node is ready to carry out commands.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A consumer that is about to begin.
 pub(crate) enum PreparedConsumer {
-    /// Of a table, with its partitions.
+    /// A consumer of a table, with the number of its partitions.
     Outbox(Box<OutboxReader>, usize),
-    /// Of a stream.
+    /// A consumer of a stream.
     Stream(Box<StreamConsumer>, Box<JetStreamSettings>),
 }
 
@@ -58,17 +57,17 @@ impl PreparedConsumer {
         match self {
             PreparedConsumer::Outbox(reader, _) => {
                 let tried = reader.try_connection().await;
-                ("PostgreSQL", tried.map(|()| "the table may be read".to_owned()).map_err(|error| error.to_string()))
+                ("PostgreSQL", tried.map(|()| "the table can be read".to_owned()).map_err(|error| error.to_string()))
             }
             PreparedConsumer::Stream(stream, _) => ("NATS", stream.try_connection().await),
         }
     }
 }
 
-/// Checks the consumers that are switched on, in the order of the settings; connects to nothing.
+/// Checks the consumers that are on, in the order of the settings. It connects to nothing.
 ///
 /// # Errors
-/// When an address, a certificate or credentials can't be used.
+/// When an address, a certificate or credentials cannot be used.
 pub(crate) fn prepare(settings: &Settings) -> Result<Vec<PreparedConsumer>, StartError> {
     let running = settings.consumers.iter().filter(|consumer| consumer.options.enabled);
     running.map(prepare_one).collect()
@@ -141,17 +140,17 @@ fn stream_options(name: &str, settings: &JetStreamSettings) -> Result<StreamCons
     })
 }
 
-/// The thread of the consumers.
+/// The running thread of the consumers.
 pub(crate) struct RunningConsumers {
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RunningConsumers {
-    /// Starts the thread; None = there is no consumer. They begin when the node is ready.
+    /// Starts the thread; None = no consumer is configured. The consumers begin when the node is ready.
     ///
     /// # Errors
-    /// When the system refuses the thread.
+    /// When the system cannot start the thread.
     pub(crate) fn start(node: &Arc<Node>, consumers: Vec<PreparedConsumer>) -> Result<Option<Self>, StartError> {
         if consumers.is_empty() {
             return Ok(None);
@@ -162,15 +161,15 @@ impl RunningConsumers {
         let node = Arc::clone(node);
         let work = move || {
             runtime.block_on(run(node, consumers, stopped));
-            // A name that the system looks up is not waited for.
+            // The shutdown does not wait for name lookups of the system.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("consumers".into()).spawn(work).map_err(of_system)?;
         Ok(Some(RunningConsumers { stop, thread: Some(thread) }))
     }
 
-    /// Lets the consumers finish what is under way, and ends the thread. After `until` it is left to end by itself:
-    /// what is under way then is not committed, and is carried out again by another node.
+    /// Stops the consumers after the commands under way, and ends the thread. After `until` the thread is left to end
+    /// on its own. Commands that are under way then are not committed, and another node carries them out again.
     pub(crate) fn stop(&mut self, until: Instant) {
         self.stop.send_replace(true);
         let Some(thread) = self.thread.take() else { return };

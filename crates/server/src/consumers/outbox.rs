@@ -1,4 +1,4 @@
-//! Rows of an outbox in PostgreSQL.
+//! Consumers of an outbox in PostgreSQL.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::node::Node;
 pub(super) struct OutboxConsumer {
     node: Arc<Node>,
     told: Told,
-    /// One for each partition.
+    /// One state for each partition.
     partitions: Vec<PartitionState>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct OutboxConsumer {
 #[derive(Default)]
 struct PartitionState {
     mode: ExactMode,
-    /// The rows that have failed. The loop of the partition alone uses it.
+    /// The rows that have failed. Only the loop of the partition uses them.
     retried: Mutex<RetriedHeads>,
 }
 
@@ -63,7 +63,7 @@ impl OutboxConsumer {
         HandledRows { outcomes, pause: retried.pause(now) }
     }
 
-    /// Forgets which rows of a partition have failed: they are gone, or another node's.
+    /// Forgets which rows of a partition have failed: they are gone, or they belong to another node.
     fn forget(&self, partition: u32) {
         if let Some(state) = self.partitions.get(partition as usize) {
             *state.retried.lock().unwrap_or_else(PoisonError::into_inner) = RetriedHeads::default();
@@ -108,7 +108,7 @@ impl OutboxConsumer {
     }
 }
 
-/// What a row asks for.
+/// Reads the command of a row.
 fn asked(row: &OutboxRow) -> AskedCommand {
     match (&row.method, &row.payload) {
         (Some(method), Some(payload)) => AskedCommand::read(method, payload),
@@ -143,23 +143,23 @@ impl RowHandler for OutboxConsumer {
             }
             OutboxReport::PutAside(true) => {}
             OutboxReport::PutAside(false) => {
-                tracing::error!(consumer, "rows that can't be carried out are gone: there is no table for them");
+                tracing::error!(consumer, "rows that cannot be carried out are gone: there is no table for them");
             }
             OutboxReport::Lag(lag) => self.note_lag(lag),
             OutboxReport::StrangeNotification => {
-                tracing::debug!(consumer, "a notification does not hold the number of a partition");
+                tracing::debug!(consumer, "a notification does not contain the number of a partition");
             }
             OutboxReport::NoNotifications => {
                 tracing::warn!(
                     consumer,
-                    "a pooler gives the connection that listens to others, so notifications do not come: set \
+                    "a pooler gives the listening connection to other clients, so notifications do not arrive: set \
                      partition_notification_dsn to the address of the database itself"
                 );
             }
             OutboxReport::NoDeadTable(cause) => {
                 tracing::warn!(
                     consumer,
-                    "rows that can't be carried out will be logged and deleted: dead_table_name can't be made or \
+                    "rows that cannot be carried out will be logged and deleted: dead_table_name cannot be created or \
                      written to: {cause}"
                 );
             }

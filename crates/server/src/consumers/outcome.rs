@@ -1,18 +1,18 @@
-//! What becomes of a row or a message.
+//! The outcomes of rows and messages.
 
-/// What became of an entry.
+/// The outcome of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EntryOutcome {
-    /// It was carried out.
+    /// The entry was carried out.
     Done,
-    /// It was stored, and its row is gone with that.
+    /// The entry was stored, and its row was deleted in the same transaction.
     Gone,
-    /// It is not for this server. The text says why.
+    /// The entry is not for this server. The text says why.
     PassedOver(String),
-    /// It can't be carried out, ever.
+    /// The entry can never be carried out. The text says why.
     Failed(String),
-    /// It may be carried out later.
+    /// The entry may be carried out later. The text says why it failed.
     Retry(String),
-    /// It was not tried, because one before it has to be tried again.
+    /// The entry was not tried, because an earlier one has to be retried.
     Waiting,
 }

@@ -1,25 +1,25 @@
-//! Which messages of a stream are not carried out when they are delivered again: those whose repetition could undo what
-//! this node has carried out behind them. Pure.
+//! Decides which messages of a stream are not carried out when they are delivered again: those whose repetition could
+//! undo later commands that this node has carried out. The code is pure.
 
 use std::collections::HashMap;
 
 use super::command::AskedCall;
 
-/// Channels, and connections with what was done to them, of which a node knows which message it has carried out last.
-/// Those with the lowest numbers are forgotten beyond it.
+/// The most channels and connections for which a node remembers the last message that it carried out. Beyond it, the
+/// marks with the lowest numbers are forgotten.
 const MARKS_MAX: usize = 100_000;
 
-/// A place in the stream: when a message was stored, and its number. A stream that was made anew counts from 1 again,
+/// A place in the stream: the time when a message was stored, and its number. A recreated stream counts from 1 again,
 /// but stores later.
 type StreamPlace = (i128, u64);
 
-/// The last message that was carried out for each thing that messages change. Only messages behind the first one
-/// without an acknowledgement matter: those before it never come again.
+/// The last message that was carried out for each thing that messages change. Only messages after the first
+/// unacknowledged one matter, because earlier ones are never delivered again.
 #[derive(Debug, Default)]
 pub(super) struct RepetitionMarks(HashMap<String, StreamPlace>);
 
 impl RepetitionMarks {
-    /// Whether a command that is delivered again would undo what was carried out behind it, or was carried out already.
+    /// Whether a command that is delivered again would undo later commands, or was carried out already.
     pub(super) fn undoes(&self, call: &AskedCall, place: StreamPlace) -> bool {
         let is_behind = |change: &String| self.0.get(change).is_some_and(|last| *last >= place);
         call.undoes() && call.changes().iter().any(is_behind)
@@ -39,7 +39,7 @@ impl RepetitionMarks {
         }
     }
 
-    /// Forgets what no message can come behind any more. `floor`: the number up to which all are acknowledged.
+    /// Forgets what no message can follow any more. `floor`: the number up to which all messages are acknowledged.
     pub(super) fn forget(&mut self, floor: u64) {
         self.0.retain(|_, (_, sequence)| *sequence > floor);
     }

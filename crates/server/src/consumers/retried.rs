@@ -1,4 +1,4 @@
-//! The entries of one source that have failed and are tried again: since when, and when each is due. Pure.
+//! The failed entries of one source that are retried: since when they fail, and when each is due. The code is pure.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ struct FailedEntry {
     cause: String,
 }
 
-/// The entries of a partition or a stream that have failed, by their numbers. There are no more than the source hands
-/// over in one turn.
+/// The failed entries of a partition or a stream, by their numbers. There are at most as many as the source delivers in
+/// one turn.
 #[derive(Debug, Default)]
 pub(super) struct RetriedHeads(BTreeMap<u64, FailedEntry>);
 
@@ -27,7 +27,7 @@ impl RetriedHeads {
         self.0.get(&entry).is_some_and(|failed| now < failed.due)
     }
 
-    /// Takes what became of all entries of a turn. Entries that it does not name are forgotten. `random`: any numbers.
+    /// Takes the outcomes of all entries of a turn, and forgets all other entries. `random`: any numbers.
     pub(super) fn settle<'a>(
         &mut self,
         turn: impl Iterator<Item = (u64, &'a EntryOutcome)>,
@@ -50,12 +50,12 @@ impl RetriedHeads {
         }
     }
 
-    /// How long nothing is due; None = nothing has failed.
+    /// Returns how long no entry is due; None = no entry has failed.
     pub(super) fn pause(&self, now: Instant) -> Option<Duration> {
         self.0.values().map(|failed| failed.due.saturating_duration_since(now)).min()
     }
 
-    /// What the metrics are told; None = nothing has failed.
+    /// Returns what the metrics show; None = no entry has failed.
     pub(super) fn told(&self) -> Option<RetriedEntries> {
         let oldest = self.0.values().min_by_key(|failed| failed.since)?;
         Some(RetriedEntries { number: self.0.len(), since: oldest.since, cause: oldest.cause.clone() })
@@ -77,7 +77,7 @@ mod tests {
         heads.settle([(1, &retry), (2, &EntryOutcome::Waiting), (3, &EntryOutcome::Done)].into_iter(), ms(10), || 0);
         heads.settle([(1, &retry)].into_iter(), ms(30), || 0);
         assert_eq!(heads.pause(ms(30)), Some(Duration::from_millis(40)));
-        // One that waits, not due or behind another one, stays what it was.
+        // An entry that waits, because it is not due or follows another one, does not change.
         heads.settle([(1, &EntryOutcome::Waiting)].into_iter(), ms(35), || 0);
         assert_eq!(heads.pause(ms(35)), Some(Duration::from_millis(35)));
         let told = heads.told().expect("one has failed");

@@ -1,4 +1,4 @@
-//! Messages of a stream in JetStream.
+//! Consumers of a stream in JetStream.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,10 @@ use super::told::Told;
 use super::{backoff, entry_key};
 use crate::node::Node;
 
-/// Largest payload of a message, bytes: that of a row.
+/// The largest payload of a message in bytes, which is that of a row.
 const MESSAGE_SIZE_MAX: usize = 10 * 1024 * 1024;
 
-/// How long messages may be without an outcome before that is told: JetStream has delivered them twice by then.
+/// How long messages may be without an outcome before the log reports it. JetStream has delivered them twice by then.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// Carries out the messages of one consumer.
@@ -29,7 +29,7 @@ pub(super) struct StreamCommands {
     node: Arc<Node>,
     told: Told,
     settings: JetStreamSettings,
-    /// What is known of its messages. The loop of the consumer alone uses it.
+    /// What is known of its messages. Only the loop of the consumer uses it.
     state: Mutex<MessagesState>,
 }
 
@@ -50,7 +50,7 @@ struct Standstill {
     is_told: bool,
 }
 
-/// What a command that is carried out changes, and whether its repetition could undo what comes behind it.
+/// What a command changes, and whether its repetition could undo later commands.
 struct CommandChanges {
     changes: Vec<String>,
     undoes: bool,
@@ -86,7 +86,7 @@ impl StreamCommands {
                 {
                     let operation = call.operation();
                     command = AskedCommand::Nothing(format!(
-                        "the {operation} was delivered again, and this node has carried it out or what comes behind it"
+                        "the {operation} was delivered again, but this node has carried out it or a later command"
                     ));
                 }
                 entries.push(command);
@@ -112,8 +112,8 @@ impl StreamCommands {
         HandledMessages { outcomes, pause: state.retried.pause(now) }
     }
 
-    /// Tells that messages are delivered and have no outcome: the client of NATS hands over none whose headers are
-    /// malformed, and says nothing of it.
+    /// Reports that messages are delivered and have no outcome. The NATS client library silently drops messages whose
+    /// headers are malformed.
     fn tell_standstill(&self, floor: u64, unsettled: u64) {
         let mut state = self.state();
         let stands = unsettled > 0 && state.retried.told().is_none();
@@ -124,9 +124,9 @@ impl StreamCommands {
                     self.told.failing(
                         None,
                         &format!(
-                            "messages behind number {floor} are delivered again and again, and none has an outcome: \
-                             another node tries them again, or their headers cannot be read; look at the first one \
-                             with `nats stream get`"
+                            "messages after number {floor} are delivered repeatedly, and none has an outcome: another \
+                             node retries them, or their headers cannot be read; look at the first one with `nats \
+                             stream get`"
                         ),
                     );
                 }
@@ -145,7 +145,7 @@ impl StreamCommands {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a message asks for.
+    /// Reads the command of a message.
     fn asked(&self, message: &StreamMessage) -> AskedCommand {
         if message.payload.len() > MESSAGE_SIZE_MAX {
             return AskedCommand::Unreadable(format!("the message is larger than {MESSAGE_SIZE_MAX} bytes"));
@@ -179,7 +179,7 @@ impl StreamCommands {
     }
 }
 
-/// Where a message is in its stream.
+/// Returns the place of a message in its stream.
 fn place(message: &StreamMessage) -> (i128, u64) {
     (message.stored_ns, message.sequence)
 }
@@ -197,7 +197,7 @@ impl MessageHandler for StreamCommands {
         match report {
             StreamReport::Failing(cause) => {
                 self.told.failing(None, &cause);
-                // Messages that were kept are JetStream's again.
+                // Messages that were kept belong to JetStream again.
                 self.state().retried = RetriedHeads::default();
                 self.told.retrying(None, None);
             }

@@ -1,19 +1,19 @@
-//! What the log says of a consumer: of entries that are put aside or passed over a bounded number of lines a minute, of
-//! an outage one line for each cause.
+//! The log lines about a consumer. Entries that are put aside or passed over get a limited number of lines a minute. An
+//! outage gets one line for each cause.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::runtime::consumer_metrics::{CommandFate, ConsumerMetrics, ConsumerPart, RetriedEntries};
 
-/// Lines about single entries in a minute; the metrics count all.
+/// The most lines about single entries in a minute. The metrics count all entries.
 const LINES_MAX: u32 = 20;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The log and the metrics of one consumer.
 pub(super) struct Told {
     pub(super) metrics: Arc<ConsumerMetrics>,
-    /// When the minute began, and the lines in it.
+    /// When the minute began, and the number of lines in it.
     lines: Mutex<(Instant, u32)>,
 }
 
@@ -27,12 +27,12 @@ impl Told {
         self.metrics.count(CommandFate::Processed, 1);
     }
 
-    /// Counts an entry that is tried again.
+    /// Counts an entry that is retried.
     pub(super) fn retried(&self) {
         self.metrics.count(CommandFate::Retried, 1);
     }
 
-    /// Tells of an entry that is passed over. `entry`: its number.
+    /// Counts and logs an entry that is passed over. `entry`: its number.
     pub(super) fn passed_over(&self, entry: u64, why: &str) {
         self.metrics.count(CommandFate::PassedOver, 1);
         if self.has_line() {
@@ -40,29 +40,33 @@ impl Told {
         }
     }
 
-    /// Tells of an entry that can't be carried out.
+    /// Counts and logs an entry that cannot be carried out.
     pub(super) fn failed(&self, entry: u64, why: &str) {
         self.metrics.count(CommandFate::Failed, 1);
         if self.has_line() {
-            tracing::error!(consumer = self.metrics.name(), entry, "put aside, since it can't be carried out: {why}");
+            tracing::error!(
+                consumer = self.metrics.name(),
+                entry,
+                "put aside, because it cannot be carried out: {why}"
+            );
         }
     }
 
-    /// Tells that a part does not get on, once for each cause.
+    /// Logs that a part makes no progress, once for each cause.
     pub(super) fn failing(&self, part: ConsumerPart, cause: &str) {
         if self.metrics.fail(part, cause) {
             tracing::warn!(consumer = self.metrics.name(), partition = part, "a consumer waits: {cause}");
         }
     }
 
-    /// Tells that a part gets on again.
+    /// Logs that a part makes progress again.
     pub(super) fn working(&self, part: ConsumerPart) {
         if self.metrics.work(part) {
             tracing::info!(consumer = self.metrics.name(), partition = part, "a consumer gets on again");
         }
     }
 
-    /// Tells which entries of a part have failed and are tried again, once for each cause; None = none.
+    /// Logs that entries of a part have failed and are retried, once for each cause; None = no entry has failed.
     pub(super) fn retrying(&self, part: ConsumerPart, entries: Option<RetriedEntries>) {
         let cause = entries.as_ref().map(|entries| entries.cause.clone());
         if !self.metrics.retry(part, entries) {
@@ -71,7 +75,7 @@ impl Told {
         let consumer = self.metrics.name();
         match cause {
             Some(cause) => tracing::warn!(consumer, partition = part, "a channel of a consumer waits: {cause}"),
-            None => tracing::info!(consumer, partition = part, "all channels of a consumer get on again"),
+            None => tracing::info!(consumer, partition = part, "no channel of a consumer waits any more"),
         }
     }
 
@@ -85,7 +89,7 @@ impl Told {
             let consumer = self.metrics.name();
             tracing::warn!(
                 consumer,
-                "more entries in this minute have no line; touchline_consumer_commands counts all"
+                "further entries in this minute get no line; touchline_consumer_commands_total counts all"
             );
         }
         lines.1 < LINES_MAX

@@ -1,6 +1,6 @@
-//! In which order publications are carried out that have nothing else between them: those that are stored with their
-//! rows come first, then all others channel by channel, and what would overtake another one of its channel waits for
-//! the next wave. Pure.
+//! The order in which publications without other commands between them are carried out. First come those that are
+//! stored with their rows, then all others, channel by channel. A publication that would overtake another one of its
+//! channel waits for the next wave. The code is pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,21 @@ pub(super) type AskedPublication = (usize, String, AskedCall);
 /// The publications of each channel, each with the index of its entry.
 pub(super) type Chains = BTreeMap<String, Vec<(usize, AskedCall)>>;
 
-/// Publications that are carried out at one time. `R`: one that is stored with the deletion of its row.
+/// Publications that are carried out together. `R`: a publication that is stored with the deletion of its row.
 pub(super) struct Wave<R> {
-    /// They are stored first.
+    /// These are stored first.
     pub(super) rows: Vec<R>,
-    /// They are carried out then.
+    /// These are carried out next.
     pub(super) chains: Chains,
-    /// They wait until all of these are done.
+    /// These wait until all of the others are done.
     pub(super) later: Vec<AskedPublication>,
-    /// What is known without carrying it out.
+    /// The outcomes that are known without carrying out the publication.
     pub(super) known: Vec<(usize, EntryOutcome)>,
 }
 
 impl<R> Wave<R> {
-    /// Takes out of publications what may be carried out now. `prepare` reads one: a row that is stored with its
-    /// deletion; None = it is carried out as any other; or what becomes of it.
+    /// Takes the publications that may be carried out now. `prepare` reads one. It returns a row that is stored with
+    /// its deletion, None if the publication is carried out like any other, or the outcome.
     pub(super) fn of(
         publications: Vec<AskedPublication>,
         mut prepare: impl FnMut(&AskedPublication) -> Result<Option<R>, EntryOutcome>,
@@ -39,7 +39,7 @@ impl<R> Wave<R> {
                 continue;
             }
             match prepare(&publication) {
-                // Rows are stored first, so this one would overtake what is in the chain.
+                // Rows are stored first, so this row would overtake the publications in the chain.
                 Ok(Some(_)) if wave.chains.contains_key(&publication.1) => {
                     held.insert(publication.1.clone());
                     wave.later.push(publication);
@@ -67,7 +67,7 @@ mod tests {
     use super::super::command::AskedCommand;
     use super::*;
 
-    /// Sorts entries, each written as the channel and what `prepare` says of it: a row, another one, bad, or again.
+    /// Sorts entries. Each is written as the channel and the answer of `prepare`: a row, another one, bad, or again.
     fn sorted(entries: &[&str]) -> [Vec<usize>; 4] {
         let publication = |(index, entry): (usize, &&str)| {
             let AskedCommand::Publish { call, .. } = AskedCommand::read("publish", "{}") else { panic!("it is one") };

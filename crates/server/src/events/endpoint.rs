@@ -1,4 +1,4 @@
-//! Where events are sent: the settings of each endpoint, checked and ready for use.
+//! The endpoints of events: their settings, checked and ready for use.
 
 use std::time::Duration;
 
@@ -17,31 +17,31 @@ use crate::runtime::event_mailbox::EventWants;
 use crate::start_error::StartError;
 use crate::traces::Span;
 
-/// Bytes of an answer that are read, so that its connection can be used again.
+/// The most bytes of an answer that are read, so that its connection can be used again.
 const ANSWER_READ_MAX: usize = 65_536;
 /// How long that may take.
 const ANSWER_READ_TIME: Duration = Duration::from_secs(1);
 /// The media type of a batch (CloudEvents, JSON batch format).
 const BATCH_TYPE: HeaderValue = HeaderValue::from_static("application/cloudevents-batch+json; charset=utf-8");
 
-/// A backend that is told what happens.
+/// A backend that receives events.
 pub(crate) struct EventEndpoint {
     pub(super) name: String,
     pub(super) kinds: EventKinds,
-    /// Namespaces of the channels that it is told of; None = all.
+    /// The namespaces of the channels whose events the endpoint receives; None = all namespaces.
     namespaces: Option<Vec<Box<str>>>,
     pub(super) options: EventsSettings,
     pub(super) target: EventTarget,
 }
 
-/// How a backend is told.
+/// How events are sent to a backend.
 pub(crate) enum EventTarget {
     Http(Box<HttpTarget>),
-    /// By messages of NATS.
+    /// As messages of NATS. The text is the subject.
     Nats(Box<str>),
 }
 
-/// A backend that is told over HTTP.
+/// A backend that receives events over HTTP.
 pub(crate) struct HttpTarget {
     client: HttpClient,
     uri: Uri,
@@ -52,14 +52,14 @@ pub(crate) struct HttpTarget {
 
 /// A batch as it is sent.
 pub(super) struct SentBatch {
-    /// The same in all tries, as its body is.
+    /// The id of the batch. All tries have the same id and the same body.
     pub(super) id: String,
     pub(super) body: Bytes,
 }
 
 impl EventEndpoint {
-    /// Connects once to an endpoint over HTTP. `None` = it is told by messages of NATS. Returns its name, its address
-    /// and the outcome.
+    /// Connects once to an endpoint over HTTP. `None` = the endpoint receives messages of NATS. Returns its name, its
+    /// address and the outcome.
     pub(crate) async fn try_connection(&self) -> Option<(&str, String, Result<String, String>)> {
         match &self.target {
             EventTarget::Http(target) => {
@@ -70,10 +70,10 @@ impl EventEndpoint {
     }
 }
 
-/// The endpoints of the settings.
+/// Makes the endpoints of the settings.
 ///
 /// # Errors
-/// When one of them can't be used.
+/// When one of them cannot be used.
 pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<EventEndpoint>, StartError> {
     if let Some(fault) = event_faults(settings).into_iter().next() {
         return Err(StartError::Events(fault));
@@ -81,13 +81,13 @@ pub(crate) fn endpoints(settings: &Settings) -> Result<Vec<EventEndpoint>, Start
     settings.events.iter().map(EventEndpoint::new).collect()
 }
 
-/// What some endpoint asks for. `is_shared`: other nodes share the primary database, and may be the first to ask for
-/// something that a durable endpoint of theirs is told.
+/// Returns the events that at least one endpoint asks for. `is_shared`: other nodes share the primary database, and may
+/// ask first for events of one of their durable endpoints.
 pub(crate) fn wants(endpoints: &[EventEndpoint], is_shared: bool) -> EventWants {
     let kinds = endpoints.iter().fold(EventKinds::default(), |all, endpoint| all.union(endpoint.kinds));
     let of_channels = |endpoint: &&EventEndpoint| CHANNEL_KINDS.iter().any(|kind| endpoint.kinds.has(*kind));
     let needs_ends = |endpoint: &EventEndpoint| endpoint.options.durable && endpoint.kinds.has(EventKind::Disconnected);
-    // The end of a client is told for certain because its beginning was noted.
+    // The node must have recorded the beginning of a client to report its end for certain.
     let kinds = if endpoints.iter().any(needs_ends) { kinds.with(EventKind::Connected) } else { kinds };
     let mut namespaces = Some(Vec::new());
     for endpoint in endpoints.iter().filter(of_channels) {
@@ -107,8 +107,8 @@ pub(crate) fn wants(endpoints: &[EventEndpoint], is_shared: bool) -> EventWants 
     EventWants { kinds, told: kinds, namespaces }
 }
 
-/// What a node of a ledger that is shared knows of itself at any time, so that it can tell it when another node asks
-/// for it: its clients, and what they hold.
+/// What a node that shares a ledger always keeps of itself: its clients, and what they hold. It can then report this
+/// when another node asks for it.
 const LEDGER_KINDS: [EventKind; 6] = [
     EventKind::Connected,
     EventKind::Disconnected,
@@ -118,7 +118,7 @@ const LEDGER_KINDS: [EventKind; 6] = [
     EventKind::UserOffline,
 ];
 
-/// Kinds that are told for some namespaces only.
+/// The kinds of events that an endpoint may receive for some namespaces only.
 const CHANNEL_KINDS: [EventKind; 4] =
     [EventKind::Subscribed, EventKind::Unsubscribed, EventKind::Occupied, EventKind::Vacated];
 
@@ -139,7 +139,7 @@ impl EventEndpoint {
         })
     }
 
-    /// What nodes tell each other of it.
+    /// Returns what nodes report to each other about the endpoint.
     pub(super) fn wish(&self) -> EndpointWish {
         let namespaces = &self.options.namespaces;
         let description = WishDescription {
@@ -151,13 +151,14 @@ impl EventEndpoint {
         EndpointWish { name: self.name.clone(), description }
     }
 
-    /// Whether it is told of this. `namespace`: of the channel that it is about; None = it is about none.
+    /// Whether the endpoint receives this event. `namespace`: the namespace of its channel; None = the event is not
+    /// about a channel.
     pub(super) fn is_told(&self, kind: EventKind, namespace: Option<&str>) -> bool {
         let is_of = |name: &str| self.namespaces.as_ref().is_none_or(|all| all.iter().any(|known| **known == *name));
         kind == EventKind::StateReset || self.kinds.has(kind) && namespace.is_none_or(is_of)
     }
 
-    /// Whether it is told of something that another one is not.
+    /// Whether the endpoint receives an event that another endpoint does not.
     pub(super) fn asks_for_more_than(&self, other: &EventEndpoint) -> bool {
         let has_more_namespaces = match (&self.namespaces, &other.namespaces) {
             (_, None) => false,
@@ -167,7 +168,7 @@ impl EventEndpoint {
         has_more_namespaces || self.kinds.union(other.kinds) != other.kinds
     }
 
-    /// The address, for logs.
+    /// Returns the address, for logs.
     pub(super) fn shown_address(&self) -> String {
         match &self.target {
             EventTarget::Http(http) => shown_address(&http.uri),
@@ -175,7 +176,7 @@ impl EventEndpoint {
         }
     }
 
-    /// How old an event may become, milliseconds.
+    /// Returns how old an event may become, in milliseconds.
     pub(super) fn max_age_ms(&self) -> u64 {
         millis(self.options.max_age)
     }
@@ -184,15 +185,14 @@ impl EventEndpoint {
 impl HttpTarget {
     fn new(name: &str, options: &EventsSettings) -> Result<Self, StartError> {
         let fault = |text: &str| StartError::Events(format!("events[{name}].{text}"));
-        let uri: Uri =
-            options.endpoint.parse().map_err(|_| fault("endpoint: not an address of http:// or https://"))?;
+        let uri: Uri = options.endpoint.parse().map_err(|_| fault("endpoint: not an http:// or https:// address"))?;
         let mut headers = HeaderMap::new();
         for (name, value) in &options.headers.0 {
             let field = HeaderName::from_bytes(name.as_bytes());
             let (Ok(field), Ok(mut value)) = (field, HeaderValue::from_str(value)) else {
                 return Err(fault(&format!("headers: {name:?} is not a header field, or its value is not valid")));
             };
-            // They are secrets as a rule.
+            // The values are usually secrets.
             value.set_sensitive(true);
             headers.insert(field, value);
         }
@@ -204,7 +204,7 @@ impl HttpTarget {
     /// Sends a batch. Returns the answer, and what is wrong with it for the log.
     pub(super) async fn send(&self, batch: &SentBatch, span: &Span, now_ms: u64) -> (EndpointReply, Option<String>) {
         let Some(mut request) = self.request(batch, now_ms) else {
-            return (EndpointReply::Nothing, Some("the request can't be written".to_owned()));
+            return (EndpointReply::Nothing, Some("the request cannot be written".to_owned()));
         };
         span.hand_to(request.headers_mut());
         let answer = match tokio::time::timeout(self.timeout, self.client.begin(request)).await {
@@ -214,7 +214,7 @@ impl HttpTarget {
         };
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
-        // Nobody needs it; what does not end soon costs its connection only.
+        // The body is not needed. Reading it lets the connection be used again; a slow body only costs the connection.
         let _ = tokio::time::timeout(ANSWER_READ_TIME, discard(body, ANSWER_READ_MAX)).await;
         let fault = (!head.status.is_success()).then(|| format!("the status of the answer is {status}"));
         (EndpointReply::Status { status, retry_after_ms: retry_after_ms(&head.headers, now_ms) }, fault)
@@ -238,11 +238,11 @@ impl HttpTarget {
     }
 }
 
-/// How long an answer asks to wait, milliseconds: a number of seconds, or a date (RFC 9110 section 10.2.3).
+/// Returns how long an answer asks to wait, in milliseconds: a number of seconds, or a date (RFC 9110 section 10.2.3).
 fn retry_after_ms(headers: &HeaderMap, now_ms: u64) -> Option<u64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More than fits is for ever; how long is waited at most, others say.
+        // A number that does not fit is treated as the largest one. The caller limits the waiting time.
         return Some(text.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(1_000));
     }
     let until = httpdate::parse_http_date(text).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;

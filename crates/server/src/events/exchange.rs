@@ -1,4 +1,4 @@
-//! Other endpoints while the node runs: a reload has changed, added or removed some.
+//! Replaces the endpoints of a running node, after a reload has changed, added or removed some.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::working::{WorkingEndpoint, counting_of};
 use super::writing::state_draft;
 
 impl EventWorker {
-    /// Tells these endpoints from now on. One that was there keeps what waits for it; what waits for one that is gone
-    /// is told for a while still. Durable ones neither come nor go.
+    /// Sends events to these endpoints from now on. An endpoint that existed before keeps its waiting events. A removed
+    /// endpoint is sent its waiting events for a while. Durable endpoints are neither added nor removed.
     pub(super) fn exchange(&mut self, endpoints: Vec<EventEndpoint>) {
         let endpoints: Vec<_> = endpoints.into_iter().map(Arc::new).collect();
         let (counts, delay) = counting_of(&endpoints);
@@ -47,13 +47,14 @@ impl EventWorker {
         self.teller.set_delay(millis(delay));
         let now_ms = self.node.clock.now_ms();
         widened.iter().for_each(|work| self.tell_what_is(work, now_ms));
-        // What was counted once is counted on: the count of a while ago says nothing.
+        // Once the teller counts, it continues to count. If it begins only now, it gets what this node holds.
         if counts && !std::mem::replace(&mut self.counts, true) {
             self.holding.keys().for_each(|key| self.teller.set_held(key, true, now_ms));
         }
     }
 
-    /// Tells an endpoint that it knows nothing of what was before, and then what was told to others and still is.
+    /// Notifies an endpoint that its earlier knowledge is void, and then sends what was reported to others and still is
+    /// true.
     fn tell_what_is(&mut self, work: &EndpointAtWork, now_ms: u64) {
         let reset = self.reset("start", None).write(&self.sources);
         let (Some(queue), Some(reset)) = (work.source.queue(), reset) else { return };

@@ -1,4 +1,5 @@
-//! One lane of an endpoint: it takes a batch, sends it until its end is known, and takes the next one.
+//! One lane of an endpoint. It takes a batch, sends it until the outcome of every event is known, and takes the next
+//! one.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,33 +22,33 @@ use crate::node::Node;
 use crate::runtime::event_metrics::{EndpointFigures, EventMetrics};
 use crate::traces::{Span, TracedPart};
 
-/// The media type of an event by itself.
+/// The media type of a single event.
 const MESSAGE_TYPE: &str = "application/cloudevents+json";
-/// The longest sleep of a lane whose endpoint is off: events become too old meanwhile.
+/// The longest sleep of a lane whose endpoint is off, because events become too old in the meantime.
 const OFF_SLEEP_MS: u64 = 1_000;
 
-/// An endpoint at work: all its lanes share it.
+/// An endpoint in operation, which all its lanes share.
 pub(super) struct EndpointAtWork {
     pub(super) node: Arc<Node>,
-    /// Its name, which a reload does not change.
+    /// The name of the endpoint, which a reload does not change.
     pub(super) name: String,
-    /// Its settings, which a reload replaces.
+    /// The settings of the endpoint, which a reload replaces.
     endpoint: RefCell<Arc<EventEndpoint>>,
     pub(super) source: BatchSource,
     figures: Arc<EndpointFigures>,
-    /// It has answered 410.
+    /// The endpoint has answered 410.
     is_off: Cell<bool>,
     resumed: Notify,
     outage: RefCell<EndpointOutage>,
     given_up: RefCell<GivenUpLog>,
-    /// What was given up goes back to this time, Unix milliseconds, and no `state.reset` has said so yet; None =
-    /// nothing was.
+    /// The time of the oldest event that was given up, in Unix milliseconds, while no `state.reset` has reported it;
+    /// None = no event was given up.
     lost_since_ms: Cell<Option<u64>>,
     random: RefCell<fastrand::Rng>,
 }
 
 impl EndpointAtWork {
-    /// An endpoint that has sent nothing.
+    /// Makes an endpoint that has not sent anything.
     pub(super) fn new(
         node: Arc<Node>,
         endpoint: Arc<EventEndpoint>,
@@ -69,18 +70,18 @@ impl EndpointAtWork {
         }
     }
 
-    /// Its metrics.
+    /// Returns the metrics of the endpoint.
     pub(super) fn figures(&self) -> &EndpointFigures {
         &self.figures
     }
 
-    /// Its settings.
+    /// Returns the settings of the endpoint.
     pub(super) fn endpoint(&self) -> Arc<EventEndpoint> {
         Arc::clone(&self.endpoint.borrow())
     }
 
-    /// Batches are made and sent by these settings from now on; what is on its way goes on. A 410 of the address before
-    /// says nothing of this one.
+    /// Replaces the settings for batches that are made from now on. Batches under way continue. A 410 of the old
+    /// address does not apply to a new one.
     pub(super) fn set_endpoint(&self, endpoint: Arc<EventEndpoint>) {
         if let Some(queue) = self.source.queue() {
             queue.set_options(&endpoint.options);
@@ -112,7 +113,7 @@ impl EndpointAtWork {
         }
     }
 
-    /// Notes the outcome of a try of a lane for the log: one line when an outage begins, one when it is over.
+    /// Notes the outcome of a lane's try. The log has one line when an outage begins and one when it ends.
     fn note_try(&self, lane: usize, fault: Option<&str>) {
         let now_ms = self.node.clock.now_ms();
         let endpoint = &self.name;
@@ -128,7 +129,7 @@ impl EndpointAtWork {
         }
     }
 
-    /// Counts events that are not sent any more, for the log too.
+    /// Counts events that are given up, and notes them for the log.
     pub(super) fn count_dead(&self, events: &[WrittenEvent], why: DeadReason, last_error: &str) {
         let (Some(first), Some(loss)) = (events.first(), EventLoss::of(events)) else { return };
         self.figures().dead[why as usize].add(loss.events);
@@ -136,7 +137,7 @@ impl EndpointAtWork {
         self.given_up.borrow_mut().note(why, loss.events, &first.id, last_error);
     }
 
-    /// Logs what was given up, at most once a minute. `is_last`: the node stops.
+    /// Logs the events that were given up, at most once a minute. `is_last`: the node stops.
     pub(super) fn log_given_up(&self, is_last: bool) {
         for line in self.given_up.borrow_mut().take(self.node.clock.now_ms(), is_last) {
             tracing::error!(
@@ -150,19 +151,19 @@ impl EndpointAtWork {
         }
     }
 
-    /// Something is not told that goes back to this time, Unix milliseconds: a `state.reset` must say so.
+    /// Notes that an event of this time, in Unix milliseconds, is not reported. A `state.reset` must say so.
     pub(super) fn note_loss(&self, since_ms: u64) {
         self.lost_since_ms.set(Some(self.lost_since_ms.get().map_or(since_ms, |known| known.min(since_ms))));
     }
 
-    /// What was given up since this was asked last goes back to this time, Unix milliseconds. A `state.reset` that is
-    /// given up counts too, so it stays owed until one has arrived.
+    /// Returns the time of the oldest event that was given up since the last call, in Unix milliseconds. A
+    /// `state.reset` that is given up counts too, so the endpoint is owed one until it has arrived.
     pub(super) fn take_loss(&self) -> Option<u64> {
         self.lost_since_ms.take()
     }
 }
 
-/// Sends the batches of one lane, for ever.
+/// Sends the batches of one lane, without end.
 pub(super) async fn run(work: Rc<EndpointAtWork>, lane: usize) {
     let mut pace = BatchPace::new(work.endpoint().options.batch_max);
     loop {
@@ -172,7 +173,7 @@ pub(super) async fn run(work: Rc<EndpointAtWork>, lane: usize) {
     }
 }
 
-/// Sends a batch, whole or in pieces, until the end of each of its events is known.
+/// Sends a batch, whole or in pieces, until the outcome of each of its events is known.
 async fn deliver(work: &EndpointAtWork, lane: usize, mut delivery: BatchDelivery, pace: &mut BatchPace) {
     let mut sent: Option<(u64, SentBatch)> = None;
     let mut last_error = String::new();
@@ -235,14 +236,14 @@ async fn send(work: &EndpointAtWork, batch: &SentBatch, events: &[WrittenEvent])
     (reply, fault)
 }
 
-/// Sends events as messages of NATS, each by itself (CloudEvents, structured mode).
+/// Sends events as messages of NATS, one event per message (CloudEvents, structured mode).
 async fn publish(
     work: &EndpointAtWork,
     (subject, timeout): (&str, Duration),
     events: &[WrittenEvent],
 ) -> (EndpointReply, Option<String>) {
     let fault = |text: &str| (EndpointReply::Nothing, Some(text.to_owned()));
-    let Some(cluster) = &work.node.cluster else { return fault("there is no NATS server") };
+    let Some(cluster) = &work.node.cluster else { return fault("this node has no connection to NATS") };
     let messages = events.iter().map(|event| OutsideMessage {
         id: message_id(event),
         content_type: MESSAGE_TYPE,
@@ -255,12 +256,12 @@ async fn publish(
     cluster.tell(subject.into(), messages.collect(), Box::new(done));
     match tokio::time::timeout(timeout, told).await {
         Ok(Ok(true)) => (EndpointReply::Status { status: 200, retry_after_ms: None }, None),
-        Ok(_) => fault("NATS has not taken the messages"),
+        Ok(_) => fault("NATS has not accepted the messages"),
         Err(_) => fault("NATS does not answer"),
     }
 }
 
-/// The same for each repetition of an event, by which a stream knows it: a hash of its source and its id.
+/// Returns the id by which a stream recognizes repetitions of an event: a hash of its source and its id.
 fn message_id(event: &WrittenEvent) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(event.source.as_bytes());
@@ -282,7 +283,7 @@ fn new_id(work: &EndpointAtWork) -> String {
     batch_id(work.node.clock.now_ms(), work.random.borrow_mut().u128(..))
 }
 
-/// The body of a batch: a list of events.
+/// Makes the body of a batch: a list of events.
 fn list(events: &[WrittenEvent]) -> Bytes {
     let size = events.iter().map(|event| event.body.len() + 1).sum::<usize>();
     let mut body = Vec::with_capacity(size + 2);

@@ -1,5 +1,5 @@
-//! What other nodes can't tell any more, because they are gone: their clients, names and groups. One of the nodes that
-//! are left tells it, once they agree which nodes are left.
+//! What other nodes can no longer report because they are gone: their clients, names and groups. One of the remaining
+//! nodes reports it, once they agree which nodes are left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::sync::Arc;
 use touchline_engine::directory::{EntryIncident, LostClient};
 use touchline_registry::OwnerId;
 
-/// Nodes that were told as lost, and are remembered in case that they come back.
+/// The most nodes that were reported as lost and are remembered, because they may come back.
 const TOLD_MAX: usize = 1_024;
 
-/// How a node went out of sight.
+/// The last state of a node that is out of sight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodeEnd {
-    /// The life of it that ended.
+    /// The life of the node that ended.
     pub(super) life: u32,
-    /// When it was last heard, Unix milliseconds.
+    /// When the node was last heard from, in Unix milliseconds.
     pub(super) heard_ms: u64,
 }
 
 /// What was lost with one node.
 #[derive(Debug, Default)]
 pub(super) struct LostNode {
-    /// The life of it that ended.
+    /// The life of the node that ended.
     pub(super) life: u32,
-    /// Each client once, however often it was known.
+    /// The clients of the node, each once, even if several sources knew it.
     pub(super) clients: BTreeMap<OwnerId, LostClient>,
     pub(super) entries: Vec<(u64, Box<EntryIncident>)>,
 }
@@ -35,34 +35,34 @@ pub(super) struct LostNodes {
     waiting: BTreeMap<Arc<str>, LostNode>,
     /// Nodes that are not in sight.
     ended: BTreeMap<Arc<str>, NodeEnd>,
-    /// Nodes that were told as lost, and when they were last heard, Unix milliseconds.
+    /// Nodes that were reported as lost, and when they were last heard from, in Unix milliseconds.
     told: BTreeMap<Arc<str>, u64>,
 }
 
 impl LostNodes {
-    /// A client is lost with its node.
+    /// Adds a client that was lost with its node.
     pub(super) fn add_client(&mut self, lost: LostClient) {
         let clients = &mut self.waiting.entry(Arc::clone(&lost.node)).or_default().clients;
-        // Presence knows the user, names do not.
+        // An entry of presence contains the user, and an entry of a name does not.
         match clients.get(&lost.client) {
             Some(known) if !known.user.is_empty() => {}
             _ => drop(clients.insert(lost.client, lost)),
         }
     }
 
-    /// A name or a membership is lost with its node.
+    /// Adds a name or a membership that was lost with its node.
     pub(super) fn add_entry(&mut self, at_ms: u64, incident: Box<EntryIncident>) {
         self.waiting.entry(Arc::clone(incident.entry.node())).or_default().entries.push((at_ms, incident));
     }
 
-    /// Takes what is to be told of nodes that are not in sight. `tells`: this node tells it; the other nodes forget it.
+    /// Takes what is lost with nodes that are out of sight. `tells`: this node reports it; the other nodes drop it.
     pub(super) fn take(&mut self, sees: impl Fn(&str) -> bool, tells: impl Fn(&str) -> bool) -> Vec<LostNode> {
         let mut lost = Vec::new();
         for (node, of_node) in std::mem::take(&mut self.waiting) {
             if sees(&node) {
                 self.waiting.insert(node, of_node);
             } else if tells(&node) {
-                // One that has ended before anything was known of it is in its first life.
+                // A node that ended before anything was known of it is in its first life.
                 let NodeEnd { life, heard_ms } =
                     self.ended.get(&node).copied().unwrap_or(NodeEnd { life: 1, heard_ms: 0 });
                 lost.push(LostNode { life, ..of_node });
@@ -72,12 +72,13 @@ impl LostNodes {
         lost
     }
 
-    /// A node is out of sight.
+    /// Notes that a node is out of sight.
     pub(super) fn note_end(&mut self, node: Arc<str>, end: NodeEnd) {
         remember(&mut self.ended, node, end);
     }
 
-    /// A node is there. Returns when it was last heard before, Unix milliseconds, if it was told as lost.
+    /// Notes that a node is in sight. Returns when it was last heard from before, in Unix milliseconds, if it was
+    /// reported as lost.
     pub(super) fn note_return(&mut self, node: &str) -> Option<u64> {
         self.waiting.remove(node);
         self.ended.remove(node);
@@ -85,7 +86,7 @@ impl LostNodes {
     }
 }
 
-/// Remembers something of a node, and forgets another one if there are too many.
+/// Remembers something about a node. If there are too many nodes, one of them is forgotten.
 fn remember<T>(nodes: &mut BTreeMap<Arc<str>, T>, node: Arc<str>, what: T) {
     if nodes.len() >= TOLD_MAX {
         nodes.pop_first();
@@ -115,7 +116,7 @@ mod tests {
             assert_eq!((told.len(), told[0].life, users), (1, life, vec!["ann"]));
             assert_eq!((nodes.note_return("n"), nodes.note_return("n")), (Some(70), None));
         }
-        // Another node tells it.
+        // Another node reports it.
         nodes.add_client(lost("m", 2, ""));
         assert!(nodes.take(|_| false, |_| false).is_empty() && nodes.take(|_| false, |_| true).is_empty());
         assert_eq!(nodes.note_return("m"), None);

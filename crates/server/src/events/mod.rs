@@ -1,9 +1,9 @@
-//! Lifecycle events: the thread that tells backends what happens.
+//! Lifecycle events: the thread that sends events to backends.
 //!
-//! Shards, the registry actor and the store put what they have seen into the mailbox and go on. The thread
-//! (`worker.rs`) makes events of it (`writing.rs`) and gives them to the endpoints (`endpoint.rs`) that are told of
+//! Shards, the registry actor and the store put what they have seen into the mailbox and continue. The thread
+//! (`worker.rs`) makes events from it (`writing.rs`) and passes them to the endpoints (`endpoint.rs`) that ask for
 //! them. Each endpoint has lanes (`lane.rs`), which take batches from a source (`source.rs`) and send them, signed
-//! (`signature.rs`). What other nodes can't tell any more waits in `lost.rs`.
+//! (`signature.rs`). What lost nodes can no longer report waits in `lost.rs`.
 
 mod durable;
 mod endpoint;

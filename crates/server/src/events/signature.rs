@@ -8,18 +8,18 @@ use touchline_config::{EventsSettings, signing_key};
 /// The digits of a ULID (Crockford's Base32).
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Signs batches: by the present key first, then by the one before it.
+/// Signs batches with the current key and then with the previous one.
 pub(super) struct BatchSigner(Vec<hmac::Key>);
 
 impl BatchSigner {
-    /// The keys of the settings. None = batches are not signed.
+    /// Takes the keys of the settings; None = batches are not signed.
     pub(super) fn new(settings: &EventsSettings) -> Option<Self> {
         let keys = [&settings.secret, &settings.secret_previous].into_iter().filter_map(|secret| signing_key(secret));
         let keys: Vec<_> = keys.map(|key| hmac::Key::new(hmac::HMAC_SHA256, &key)).collect();
         (!keys.is_empty()).then_some(BatchSigner(keys))
     }
 
-    /// The `webhook-signature` of a batch. `timestamp_s`: of this try, Unix seconds.
+    /// Returns the `webhook-signature` of a batch. `timestamp_s`: the time of this try, in Unix seconds.
     pub(super) fn sign(&self, id: &str, timestamp_s: u64, body: &[u8]) -> String {
         let head = format!("{id}.{timestamp_s}.");
         let signatures = self.0.iter().map(|key| {
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(BODY.len(), 553);
         assert_eq!(signer(NEW, "").sign(id, 1_795_359_600, BODY.as_bytes()), new);
         assert_eq!(signer(NEW, OLD).sign(id, 1_795_359_600, BODY.as_bytes()), format!("{new} {old}"));
-        // The vector of the specification's own libraries.
+        // The test vector of the libraries of Standard Webhooks.
         let theirs = signer("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "");
         let signature = theirs.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
@@ -81,7 +81,7 @@ mod tests {
     fn an_id_is_a_ulid() {
         assert_eq!(batch_id(0, 0), "msg_00000000000000000000000000");
         assert_eq!(batch_id(u64::MAX, u128::MAX), "msg_7ZZZZZZZZZZZZZZZZZZZZZZZZZ");
-        // The example of the specification: 01ARZ3NDEKTSV4RRFFQ69G5FAV is of this time.
+        // The example in the specification, 01ARZ3NDEKTSV4RRFFQ69G5FAV, has this time.
         assert!(batch_id(1_469_922_850_259, 7).starts_with("msg_01ARZ3NDEK"));
         assert!(batch_id(1, 5) < batch_id(2, 3), "ids are in the order of their times");
     }

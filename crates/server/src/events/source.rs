@@ -1,8 +1,8 @@
-//! Where the lanes of an endpoint take their batches from: a queue in memory (best effort), or the outbox of the
-//! primary database (`durable`).
+//! The source of an endpoint's batches: a queue in memory (best effort), or the outbox of the primary database
+//! (`durable`).
 //!
-//! A lane asks for a batch by [`BatchSource::next`], and tells by [`BatchSource::done`] and [`BatchSource::dead`] what
-//! has become of each event of it, once.
+//! A lane gets a batch from [`BatchSource::next`], and reports the outcome of each of its events once, with
+//! [`BatchSource::done`] or [`BatchSource::dead`].
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::durable::OutboxSource;
 use super::endpoint::EventEndpoint;
 use crate::node::Node;
 
-/// Where batches come from.
+/// The source of batches.
 pub(super) enum BatchSource {
     /// A queue in memory.
     Queue(QueueSource),
@@ -25,18 +25,18 @@ pub(super) enum BatchSource {
     Outbox(OutboxSource),
 }
 
-/// Events that did not arrive and are not sent any more.
+/// Events that were not delivered and are given up.
 pub(super) struct DeadEvents<'a> {
     pub(super) events: &'a [WrittenEvent],
     pub(super) why: DeadReason,
-    /// How often they were sent, in batches of whatever size.
+    /// How many times the events were sent, in batches of any size.
     pub(super) tries: u32,
-    /// The last answer, for people; empty = there was none.
+    /// The last answer as text, for people; empty = none arrived.
     pub(super) last_error: &'a str,
 }
 
 impl BatchSource {
-    /// Waits for the next batch of a lane: at most `batch_max` events, at least one.
+    /// Waits for the next batch of a lane, with one to `batch_max` events.
     pub(super) async fn next(&self, lane: usize, batch_max: usize) -> Vec<WrittenEvent> {
         match self {
             BatchSource::Queue(queue) => queue.next(lane, batch_max).await,
@@ -44,14 +44,14 @@ impl BatchSource {
         }
     }
 
-    /// The oldest event of a lane that is under way came to be then, Unix milliseconds; `None` = none is.
+    /// Notes when the oldest event under way in a lane was made, in Unix milliseconds; `None` = no event is under way.
     pub(super) fn note_oldest(&self, lane: usize, oldest_ms: Option<u64>) {
         if let Some(of_lane) = self.queue().and_then(|queue| queue.oldest_under_way_ms.get(lane)) {
             of_lane.set(oldest_ms);
         }
     }
 
-    /// These events have arrived.
+    /// Notes that these events were delivered.
     pub(super) async fn done(&self, events: &[WrittenEvent]) {
         match self {
             BatchSource::Queue(queue) => queue.finish(events.len()),
@@ -59,7 +59,7 @@ impl BatchSource {
         }
     }
 
-    /// These events did not arrive, and are not sent any more. Returns how many older ones, that were kept, had to go.
+    /// Gives up these events. Returns how many older dead letters were dropped for them.
     pub(super) async fn dead(&self, dead: DeadEvents<'_>) -> u64 {
         match self {
             BatchSource::Queue(queue) => {
@@ -75,7 +75,7 @@ impl BatchSource {
         }
     }
 
-    /// The queue; `None` = the source is none.
+    /// Returns the queue; `None` = the source is the outbox.
     pub(super) fn queue(&self) -> Option<&QueueSource> {
         match self {
             BatchSource::Queue(queue) => Some(queue),
@@ -88,18 +88,18 @@ impl BatchSource {
 pub(super) struct QueueSource {
     node: Arc<Node>,
     queue: RefCell<EventQueue>,
-    /// Wakes each lane.
+    /// One notification for each lane, which wakes the lane.
     lanes: Vec<Notify>,
-    /// Events that were taken and have no outcome yet.
+    /// The number of events that were taken and have no outcome yet.
     under_way: Cell<usize>,
-    /// When the oldest of them in each lane came to be, Unix milliseconds.
+    /// When the oldest event under way in each lane was made, in Unix milliseconds.
     oldest_under_way_ms: Vec<Cell<Option<u64>>>,
-    /// No event waits for others any more.
+    /// Events no longer wait for others of their batch.
     is_closing: Cell<bool>,
 }
 
 impl QueueSource {
-    /// An empty queue.
+    /// Makes an empty queue.
     pub(super) fn new(node: Arc<Node>, endpoint: &EventEndpoint) -> Self {
         let options = &endpoint.options;
         let limits = limits_of(options);
@@ -113,47 +113,47 @@ impl QueueSource {
         }
     }
 
-    /// Adds an event; returns what was dropped for it.
+    /// Adds an event. Returns the events that were dropped for it.
     pub(super) fn push(&self, event: WrittenEvent) -> Option<EventLoss> {
         let (lane, dropped) = self.queue.borrow_mut().push(event, self.node.clock.now_ms());
         self.lanes[lane].notify_one();
         dropped
     }
 
-    /// Other limits hold from now on; the number of lanes stays.
+    /// Replaces the limits. The number of lanes does not change.
     pub(super) fn set_options(&self, options: &EventsSettings) {
         self.queue.borrow_mut().set_limits(limits_of(options));
         self.lanes.iter().for_each(Notify::notify_one);
     }
 
-    /// Something was lost: each lane tells so first.
+    /// Notes that events were lost. Each lane reports this first.
     pub(super) fn note_loss(&self, reset: &WrittenEvent) {
         self.queue.borrow_mut().note_loss(reset);
         self.lanes.iter().for_each(Notify::notify_one);
     }
 
-    /// Takes the events that have become too old, Unix milliseconds.
+    /// Takes the events that are older than this time, in Unix milliseconds.
     pub(super) fn expire(&self, until_ms: u64) -> Vec<WrittenEvent> {
         self.queue.borrow_mut().expire(until_ms)
     }
 
-    /// From now on no event waits for others.
+    /// Closes the queue: events no longer wait for others of their batch.
     pub(super) fn close(&self) {
         self.is_closing.set(true);
         self.lanes.iter().for_each(Notify::notify_one);
     }
 
-    /// Events that wait or are under way.
+    /// Returns the number of events that wait or are under way.
     pub(super) fn len(&self) -> usize {
         self.queue.borrow().len() + self.under_way.get()
     }
 
-    /// Bytes of the events that wait.
+    /// Returns the bytes of the events that wait.
     pub(super) fn size(&self) -> usize {
         self.queue.borrow().size()
     }
 
-    /// When the oldest event that waits or is under way came to be, Unix milliseconds.
+    /// Returns when the oldest event that waits or is under way was made, in Unix milliseconds.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
         let under_way = self.oldest_under_way_ms.iter().filter_map(Cell::get);
         under_way.chain(self.queue.borrow().oldest_ms()).min()

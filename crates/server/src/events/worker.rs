@@ -1,5 +1,5 @@
-//! The thread that tells what happens: it makes events of what other threads have seen, and gives each to the endpoints
-//! that are told of it. Their lanes are tasks of this thread.
+//! The thread that reports what happens. It makes events from what other threads have seen, and passes each to the
+//! endpoints that ask for it. Their lanes are tasks of this thread.
 
 use std::io;
 use std::rc::Rc;
@@ -33,35 +33,35 @@ use crate::runtime::event_mailbox::{EventMessage, EventReceiver};
 use crate::runtime::event_metrics::DropReason;
 use crate::runtime::mailbox::Message;
 
-/// Messages that are taken before lanes go on.
+/// The most messages that are handled before the lanes run again.
 const MESSAGES: usize = 256;
-/// How often keys and events that are due are looked for, and the metrics are set.
+/// How often the thread looks for due keys and events, and sets the metrics.
 const TICK: Duration = Duration::from_millis(50);
-/// Threads in which names of endpoints are looked up, and in which the primary database is used if it is SQLite. An
-/// endpoint has at most one look-up under way, so that none waits for that of another one.
+/// The threads for looking up the names of endpoints, and for the primary database if it is SQLite. An endpoint has at
+/// most one lookup under way, so that no endpoint waits for the lookup of another.
 const BLOCKING_THREADS_MAX: usize = 20;
 const _: () = assert!(BLOCKING_THREADS_MAX >= EVENT_ENDPOINTS_MAX + 4);
 
-/// What the thread begins with.
+/// What the thread needs at its start.
 pub(crate) struct EventsStart {
     pub(crate) endpoints: Vec<EventEndpoint>,
     /// The endpoints of later generations of the settings.
     pub(crate) later: UnboundedReceiver<Vec<EventEndpoint>>,
     pub(crate) messages: EventReceiver,
-    /// The times of the registry.
+    /// The timing of the registry.
     pub(crate) timing: ReplicaTiming,
-    /// A random number.
+    /// A random number that distinguishes this start of the node.
     pub(crate) birth: u64,
-    /// Of the hashes of channels and users, which clients choose.
+    /// The seed for the hashes of channels and users, which clients choose.
     pub(crate) seed: HashSeed,
-    /// How the primary database is opened; `None` = nothing needs it.
+    /// How the primary database is opened; `None` = no feature needs it.
     pub(crate) primary: Option<PrimaryOptions>,
 }
 
-/// Starts the thread.
+/// Starts the thread that reports events.
 ///
 /// # Errors
-/// When the system refuses a thread.
+/// When the system cannot start a thread.
 pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("events".into()).spawn(move || {
         // The runtime must not leave its thread.
@@ -73,10 +73,10 @@ pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandl
                     let (worker, messages, later) = EventWorker::new(node, start);
                     worker.run(messages, later).await;
                 });
-                // A name that the system looks up is not waited for.
+                // The shutdown does not wait for name lookups of the system.
                 runtime.shutdown_background();
             }
-            Err(error) => tracing::error!(%error, "the system refused what telling events needs: none is told"),
+            Err(error) => tracing::error!(%error, "the system cannot start the runtime of events: no event is sent"),
         }
     })
 }
@@ -85,22 +85,22 @@ pub(super) struct EventWorker {
     pub(super) node: Arc<Node>,
     pub(super) endpoints: Vec<WorkingEndpoint>,
     pub(super) sources: EventSources,
-    /// How often the node has told that something may not have been told.
+    /// How many times the node has reported that events may be missing.
     resets: u64,
     pub(super) lanes: JoinSet<()>,
-    /// What tells for certain; `None` = no endpoint wants that.
+    /// The part for durable endpoints; `None` = no endpoint is durable.
     durable: Option<DurableEvents>,
     /// What this node holds.
     pub(super) holding: NodeHolding,
     pub(super) teller: StateTeller,
-    /// Whether the teller counts: an endpoint that is not durable asks for states.
+    /// Whether the teller counts, because an endpoint that is not durable asks for states.
     pub(super) counts: bool,
     lost: LostNodes,
-    /// The life in which the clients of this node are told.
+    /// The life in which the clients of this node are reported.
     life: u32,
-    /// When the mailbox was last asked for what it has lost, Unix milliseconds.
+    /// When the mailbox was last asked for lost messages, in Unix milliseconds.
     checked_ms: u64,
-    /// How long a node may be gone before that is noticed, milliseconds.
+    /// How long a node may be gone before the others notice, in milliseconds.
     unnoticed_ms: u64,
     /// The scope of the tellers.
     scope: Arc<str>,
@@ -114,7 +114,7 @@ impl EventWorker {
         let mut lanes = JoinSet::new();
         let endpoints: Vec<Arc<EventEndpoint>> = endpoints.into_iter().map(Arc::new).collect();
         let durable = DurableEvents::new(&node, &endpoints, (primary.as_ref(), seed)).unwrap_or_else(|error| {
-            tracing::error!(%error, "the ledger of events can't be used: none is told for certain");
+            tracing::error!(%error, "the ledger of events cannot be used: durable endpoints receive no events");
             None
         });
         let at_work = |endpoint: Arc<EventEndpoint>| {
@@ -187,12 +187,12 @@ impl EventWorker {
         }
     }
 
-    /// Says so if the mailbox had no room for something.
+    /// Reports a loss if the mailbox was full.
     fn note_lost(&mut self, messages: &EventReceiver) {
         let checked_ms = std::mem::replace(&mut self.checked_ms, self.node.clock.now_ms());
         let Some(EventLoss { events, since_ms }) = messages.take_lost(checked_ms) else { return };
         self.endpoints.iter().for_each(|work| work.figures().dropped[DropReason::MailboxFull as usize].add(events));
-        // It may be the end of a node.
+        // The lost message may have been the end of a node.
         let since_ms = Some(since_ms.saturating_sub(self.unnoticed_ms));
         self.reset_all("lost", since_ms);
         self.reset_durable("lost", since_ms);
@@ -247,7 +247,7 @@ impl EventWorker {
         self.teller.wake(now_ms);
     }
 
-    /// Tells what is due of channels, users and nodes that are gone.
+    /// Reports what is due about channels, users and lost nodes.
     fn advance(&mut self) {
         let now_ms = self.node.clock.now_ms();
         self.teller.advance(now_ms);
@@ -256,9 +256,9 @@ impl EventWorker {
             self.life = self.teller.life();
             tracing::info!(
                 life = self.life,
-                "other nodes have told the clients of this one as gone: they are told again"
+                "other nodes have reported the clients of this node as gone: they are reported again"
             );
-            // What is told for certain has lives of its own.
+            // Durable endpoints have lives of their own.
             if self.endpoints.iter().any(|work| work.source.queue().is_some()) {
                 self.node.send_to_shards(|| Message::TellAgain(self.life));
             }
@@ -273,7 +273,7 @@ impl EventWorker {
         }
     }
 
-    /// Does what the teller wants done.
+    /// Carries out what the teller wants.
     fn perform(&mut self) {
         let outputs: Vec<TellerOutput> = self.teller.outputs().collect();
         for output in outputs {
@@ -301,7 +301,8 @@ impl EventWorker {
         }
     }
 
-    /// Gives an event to the endpoints that are told of it. `channel`: that it is about, if they are told of some only.
+    /// Passes an event to the endpoints that ask for it. `channel`: the channel of the event, if endpoints may ask for
+    /// some channels only.
     fn tell(&mut self, draft: &EventDraft, channel: Option<&str>) {
         if let Some(durable) = &self.durable {
             durable.note(draft, channel);
@@ -309,7 +310,7 @@ impl EventWorker {
         self.queue(draft, channel);
     }
 
-    /// Gives an event to the endpoints that are told of it and are not durable.
+    /// Passes an event to the endpoints that ask for it and are not durable.
     fn queue(&mut self, draft: &EventDraft, channel: Option<&str>) {
         let node = Arc::clone(&self.node);
         let namespace = channel.map(|channel| node.generation().session.namespaces.namespace_of(channel));
@@ -338,14 +339,14 @@ impl EventWorker {
         }
     }
 
-    /// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix
-    /// milliseconds; None = all is.
+    /// Makes the event that says that events may be missing. `since_ms`: nothing before this time is in doubt, in Unix
+    /// milliseconds; None = everything is.
     pub(super) fn reset(&mut self, why: &str, since_ms: Option<u64>) -> EventDraft {
         self.resets += 1;
         reset_draft(&self.node, self.node.clock.now_ms(), since_ms, why, self.resets)
     }
 
-    /// Something may not have been told for certain.
+    /// Reports to the durable endpoints that events may be missing.
     fn reset_durable(&mut self, why: &str, since_ms: Option<u64>) {
         let reset = self.reset(why, since_ms);
         if let Some(durable) = &self.durable {
@@ -353,7 +354,7 @@ impl EventWorker {
         }
     }
 
-    /// Something may not have been told to any endpoint that is not durable.
+    /// Reports to all endpoints that are not durable that events may be missing.
     fn reset_all(&mut self, why: &str, since_ms: Option<u64>) {
         let Some(reset) = self.reset(why, since_ms).write(&self.sources) else { return };
         self.endpoints.iter().filter_map(|work| work.source.queue()).for_each(|queue| queue.note_loss(&reset));
@@ -383,7 +384,7 @@ impl EventWorker {
         }
     }
 
-    /// Waits a while for what is left to arrive.
+    /// Waits a while until the remaining events are delivered.
     async fn finish(mut self) {
         self.teller.goodbye(self.node.clock.now_ms());
         self.perform();
@@ -401,7 +402,7 @@ impl EventWorker {
         for (work, queue) in queues().filter(|(_, queue)| queue.len() > 0) {
             work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);
             let endpoint = &work.name;
-            tracing::warn!(%endpoint, events = queue.len(), "the node stops before these are told");
+            tracing::warn!(%endpoint, events = queue.len(), "the node stops before these events are delivered");
         }
         self.endpoints.iter().for_each(|work| work.log_given_up(true));
         self.lanes.abort_all();

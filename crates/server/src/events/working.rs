@@ -1,4 +1,4 @@
-//! An endpoint and its lanes, from their beginning to their end.
+//! An endpoint and its lanes, from start to end.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use super::endpoint::EventEndpoint;
 use super::lane::{self, EndpointAtWork};
 use crate::runtime::event_metrics::DropReason;
 
-/// How long a node that stops, or an endpoint that is removed, waits for events to arrive.
+/// How long a node that stops, or a removed endpoint, waits until its events are delivered.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks whether an endpoint that was removed has been told all.
+/// The time between two checks whether a removed endpoint has received all of its events.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// An endpoint at work, and its lanes.
+/// An endpoint in operation, with its lanes.
 pub(super) struct WorkingEndpoint {
     pub(super) work: Rc<EndpointAtWork>,
     lanes: Vec<AbortHandle>,
@@ -31,7 +31,7 @@ impl WorkingEndpoint {
         WorkingEndpoint { work, lanes }
     }
 
-    /// Tells what waits, for a while, and ends.
+    /// Delivers the waiting events for a while, and ends.
     pub(super) async fn end(self) {
         let WorkingEndpoint { work, lanes } = self;
         if let Some(queue) = work.source.queue() {
@@ -44,7 +44,7 @@ impl WorkingEndpoint {
             if tokio::time::timeout(STOP_PATIENCE, is_empty).await.is_err() {
                 work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);
                 let endpoint = &work.name;
-                tracing::warn!(%endpoint, events = queue.len(), "the endpoint was removed before these were told");
+                tracing::warn!(%endpoint, events = queue.len(), "the endpoint was removed before these events arrived");
             }
         }
         lanes.iter().for_each(AbortHandle::abort);
@@ -60,11 +60,12 @@ impl Deref for WorkingEndpoint {
     }
 }
 
-/// Whether the teller counts who holds what for these endpoints, and after what time it tells that nobody does.
+/// Whether the teller counts the holders of channels and users for these endpoints, and how long it waits before it
+/// reports that there are none.
 pub(super) fn counting_of(endpoints: &[Arc<EventEndpoint>]) -> (bool, Duration) {
     let counted =
         |endpoint: &&Arc<EventEndpoint>| endpoint.kinds.has_channel_state() || endpoint.kinds.has_user_state();
     let counts = endpoints.iter().filter(counted).any(|endpoint| !endpoint.options.durable);
-    // They all have the same.
+    // All of them have the same delay.
     (counts, endpoints.iter().find(counted).map_or(Duration::ZERO, |endpoint| endpoint.options.delay))
 }

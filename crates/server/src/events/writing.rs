@@ -1,4 +1,4 @@
-//! From what a thread of the node has seen to the event that tells it.
+//! Makes events from what the threads of the node have seen.
 
 use std::net::IpAddr;
 
@@ -15,11 +15,11 @@ use touchline_store::ExpiredMessage;
 use crate::node::Node;
 use crate::runtime::event_mailbox::{ClientChange, ClientIncident};
 
-/// Bytes of the hashes that stand for a session, and for the end of a text that is too long.
+/// The number of bytes of a hash that stands for a session, or for the end of a text that is too long.
 const HASH_SIZE: usize = 16;
-/// Bytes of a key, and of what else an id begins with: longer ones are shortened.
+/// The most bytes of a key, and of the first part of an id. Longer texts are shortened.
 const KEY_SIZE_MAX: usize = 288;
-// A key, and what follows it in an id: a letter, a client, a stamp, a number, each with its separator.
+// The rest of an id is a character, a client, a stamp and a number, each with its separator.
 const _: () = assert!(KEY_SIZE_MAX + 96 <= EVENT_ID_SIZE_MAX);
 
 fn text(value: &str) -> EventValue {
@@ -31,8 +31,8 @@ fn hash(bytes: &[u8]) -> String {
     hash.as_ref()[..HASH_SIZE].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A text that ids and keys are made of. Users, channels and names are as long as clients, tokens and settings let them
-/// be: of one that is too long a hash stands for the end, so that different ones stay different.
+/// Shortens a text that ids and keys are made of. Clients, tokens and settings decide how long users, channels and
+/// names are. A hash replaces the end of a long text, so that different texts stay different.
 fn bounded(text: String) -> String {
     if text.len() <= KEY_SIZE_MAX {
         return text;
@@ -41,17 +41,19 @@ fn bounded(text: String) -> String {
     format!("{}~{}", &text[..shown], hash(text.as_bytes()))
 }
 
-/// The key by which the events of a client are ordered.
+/// Returns the key by which the events of a client are ordered.
 pub(super) fn client_key(user: &str, client: &str) -> String {
     bounded(if user.is_empty() { format!("client:{client}") } else { format!("user:{user}") })
 }
 
-/// The hash of what proves a client's session: it tells two sessions apart, and nobody can use it.
+/// Returns the hash of what proves a client's session. It distinguishes two sessions, and it does not work as the
+/// proof.
 fn session_hash(node: &Node, client: OwnerId) -> String {
     hash(node.signer.sign(client).as_bytes())
 }
 
-/// The event of what has happened to a client, and the channel that it is about. `time_ms`: when, Unix milliseconds.
+/// Makes the event of what has happened to a client, with the channel that it is about. `time_ms`: when it happened, in
+/// Unix milliseconds.
 pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) -> (EventDraft, Option<String>) {
     let ClientIncident { client: owner, user, change } = incident;
     let client = client_text(owner);
@@ -95,8 +97,8 @@ pub(super) fn client_draft(node: &Node, time_ms: u64, incident: ClientIncident) 
     (EventDraft { kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Node, fields }, channel)
 }
 
-/// The event of a client that was lost with its node. `time_ms`: when that is told, Unix milliseconds; `life`: that of
-/// the node which ends with it.
+/// Makes the event of a client that was lost with its node. `time_ms`: when this is reported, in Unix milliseconds.
+/// `life`: the life of the node that ended with it.
 pub(super) fn lost_client_draft(time_ms: u64, lost: LostClient, life: u32) -> EventDraft {
     let client = client_text(lost.client);
     EventDraft {
@@ -116,7 +118,8 @@ pub(super) fn lost_client_draft(time_ms: u64, lost: LostClient, life: u32) -> Ev
     }
 }
 
-/// The event of a channel that has subscribers now or has none, or of a user that has connections now or has none.
+/// Makes the event of a channel that now has its first subscriber or has none, or of a user that now is online or
+/// offline.
 pub(super) fn state_draft(node: &Node, change: &StateChange) -> EventDraft {
     let is_held = change.is_held();
     let name = change.key.name();
@@ -146,7 +149,7 @@ pub(super) fn state_draft(node: &Node, change: &StateChange) -> EventDraft {
     }
 }
 
-/// The event of a name or a group. `time_ms`: when it has changed, Unix milliseconds.
+/// Makes the event of a name or a group. `time_ms`: when it changed, in Unix milliseconds.
 pub(super) fn entry_draft(time_ms: u64, incident: &EntryIncident) -> EventDraft {
     let EntryIncident { kind, scope, entry, reason, user, winner, .. } = incident;
     let (client, stamp) = (client_text(entry.owner()), entry.stamp().0);
@@ -169,7 +172,8 @@ pub(super) fn entry_draft(time_ms: u64, incident: &EntryIncident) -> EventDraft 
     EventDraft { kind: *kind, id, subject, key, time_ms, generation: None, origin: EventOrigin::Cluster, fields }
 }
 
-/// The event of a message that nobody has acknowledged in time. `time_ms`: when it was deleted, Unix milliseconds.
+/// Makes the event of a message that was not acknowledged in time. `time_ms`: when it was deleted, in Unix
+/// milliseconds.
 pub(super) fn expired_draft(time_ms: u64, message: &ExpiredMessage) -> EventDraft {
     let ExpiredMessage { id, scope, name, expires_ms } = message;
     EventDraft {
@@ -189,8 +193,8 @@ pub(super) fn expired_draft(time_ms: u64, message: &ExpiredMessage) -> EventDraf
     }
 }
 
-/// The event that tells that something may not have been told. `since_ms`: nothing before is in doubt, Unix
-/// milliseconds; `None` = all is. `number`: of those of this life of the node.
+/// Makes the event that says that events may be missing. `since_ms`: nothing before this time is in doubt, in Unix
+/// milliseconds; `None` = everything is. `number`: the number of this event in the current life of the node.
 pub(super) fn reset_draft(node: &Node, time_ms: u64, since_ms: Option<u64>, why: &str, number: u64) -> EventDraft {
     let since = since_ms.map(|since_ms| ("since", EventValue::Time(since_ms)));
     EventDraft {

@@ -1,17 +1,17 @@
-//! The circuit breaker of a backend: one that fails too often is not asked for a moment.
+//! The circuit breaker of a backend: a backend that fails too often is not asked for a moment.
 //!
-//! Only failures count: no connection, no answer in time, a status from 500 on. A slow answer is none.
+//! Only failures count: no connection, no answer in time, or a status of 500 and above. A slow answer is not a failure.
 
-/// Length of the window in which calls are counted, milliseconds.
+/// The length of the window in which calls are counted, in milliseconds.
 const WINDOW_MS: u64 = 10_000;
-/// Parts of the window.
+/// The number of parts of the window.
 const PARTS: usize = 10;
-/// Calls in the window below which the breaker does not open.
+/// The breaker does not open with fewer calls than this in the window.
 const CALLS_MIN: u32 = 20;
-/// How long an open breaker lets nothing pass; then one call tries the backend, milliseconds.
+/// How long an open breaker refuses all calls, in milliseconds. Then one call tries the backend.
 const PAUSE_MS: u64 = 1_000;
 
-/// The calls of a part of the window.
+/// The calls in one part of the window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     /// The number of the part since the Unix epoch.
@@ -29,11 +29,12 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Whether a call may be made now. One that may while the breaker is open is a try: others wait for the next one.
+    /// Whether a call may be made now. A call that may be made while the breaker is open tries the backend, and the
+    /// others wait for the next try.
     pub(super) fn allows(&mut self, now_ms: u64) -> bool {
         match &mut self.next_try_ms {
             None => true,
-            // A clock that was set back must not close the way for long.
+            // A clock that was set back must not keep the breaker open for long.
             Some(at_ms) if *at_ms <= now_ms || *at_ms > now_ms + PAUSE_MS => {
                 *at_ms = now_ms + PAUSE_MS;
                 true
@@ -111,7 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// It opens exactly when twenty calls or more ended within the window and half of them failed, to a part.
+        /// The breaker opens exactly when at least twenty calls ended within the window and half of them failed, to the
+        /// precision of a part.
         #[test]
         fn it_opens_as_a_plain_count_says(calls in proptest::collection::vec((0_u64..2_000, any::<bool>()), 1..200)) {
             let (mut breaker, mut now_ms, mut seen) = (Breaker::default(), NOW, Vec::new());

@@ -1,13 +1,13 @@
-//! Answers to subscribes that say that they hold for a while (`cache_for`).
+//! The cache of answers to subscribes that may be used again for a while (`cache_for`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use touchline_engine::hook::SubscribeAnswer;
 
-/// How long it is remembered whether the answers of a backend about a channel hold for others, milliseconds.
+/// How long the cache remembers whether a backend's answers about a channel apply to other users, in milliseconds.
 const REMEMBERED_MS: u64 = 600_000;
-/// How long nobody waits for a backend's answer about a channel after one that did not come, milliseconds.
+/// How long calls do not wait for another call about a channel after the backend did not answer one, in milliseconds.
 const AFTER_FAILURE_MS: u64 = 10_000;
 
 /// The question of a subscribe without its user.
@@ -15,82 +15,83 @@ const AFTER_FAILURE_MS: u64 = 10_000;
 pub(super) struct Question {
     pub(super) endpoint: usize,
     pub(super) channel: Box<str>,
-    /// JSON of the client.
+    /// The JSON data that the client sent.
     pub(super) data: Option<Bytes>,
-    /// What the backend is told of the connection: its labels, its meta and the header fields that are passed on.
+    /// What the backend receives about the connection: its labels, its meta and the forwarded header fields.
     pub(super) told: Vec<Bytes>,
 }
 
 impl Question {
-    /// Bytes that it holds.
+    /// Returns the number of bytes that the question uses.
     fn size(&self) -> usize {
         let told = self.told.iter().map(|told| size_of::<Bytes>() + told.len()).sum::<usize>();
         size_of::<Self>() + self.channel.len() + self.data.as_ref().map_or(0, Bytes::len) + told
     }
 }
 
-/// A question, and whose it is; None = everybody's.
+/// A question and the user that its answer applies to; None = the answer applies to all users.
 type AnswerKey = (Question, Option<Box<str>>);
 
 #[derive(Debug)]
 struct Held {
     until_ms: u64,
     answer: SubscribeAnswer,
-    /// Bytes of the answer, and of its key in both maps.
+    /// The bytes of the answer, and of its key in both maps.
     size: usize,
-    /// Its place in the order.
+    /// The place of the answer in the order of arrival.
     serial: u64,
 }
 
-/// What the last answer of a backend about a channel has said.
+/// What the last answer of a backend about a channel said about other users.
 #[derive(Debug)]
 struct Sharing {
-    /// It holds for others.
+    /// Whether the answer applies to other users.
     is_shared: bool,
-    /// That counts until this time, Unix milliseconds.
+    /// This is remembered until then, in Unix milliseconds.
     until_ms: u64,
 }
 
-/// What to do with a question.
+/// What the caller is to do with a question.
 #[derive(Debug)]
 pub(super) enum Advice {
-    /// This answer holds.
+    /// Use this cached answer.
     Answer(SubscribeAnswer),
-    /// Ask.
+    /// Ask the backend.
     Ask,
-    /// Ask, and let others about this channel wait: they may be answered with it.
+    /// Ask the backend. Other calls about this channel wait, because the answer may apply to them.
     AskFirst,
-    /// Wait until the question that is under way has its answer.
+    /// Wait for the answer to the equal question that is under way.
     Wait,
 }
 
-/// The answers that hold. Times are Unix milliseconds.
+/// The cached answers. Times are Unix milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
     limit: usize,
     size_limit: usize,
-    /// Bytes of the answers that are held.
+    /// The bytes of all cached answers.
     size: usize,
     held: HashMap<AnswerKey, Held>,
-    /// The keys of `held`, in the order in which they came.
+    /// The keys of `held`, in the order of arrival.
     order: BTreeMap<u64, AnswerKey>,
     last_serial: u64,
     sharing: HashMap<(usize, Box<str>), Sharing>,
-    /// The questions under way for whose answer equal ones wait.
+    /// The questions under way for whose answer equal questions wait.
     asked: HashSet<Question>,
-    /// The backends whose last answer, about any channel, did not hold for others.
+    /// The backends whose last answer, about any channel, did not apply to other users.
     single: HashSet<usize>,
 }
 
 impl AnswerCache {
-    /// A cache of at most so many answers, and bytes of them.
+    /// Returns an empty cache for at most this many answers and bytes.
     pub(super) fn new(limit: usize, size_limit: usize) -> Self {
         AnswerCache { limit, size_limit, ..AnswerCache::default() }
     }
 
-    /// What to do with a question of a user. `has_waited`: it has waited for another one already, and is asked now.
+    /// Says what to do with a user's question. `has_waited`: the question has already waited for another one, and is
+    /// asked now.
     pub(super) fn advise(&mut self, question: &Question, user: &str, has_waited: bool, now_ms: u64) -> Advice {
-        // Two anonymous clients are not one user.
+        // Two anonymous clients are not the same user.
         let own = (!user.is_empty()).then(|| Some(Box::from(user)));
         for asker in [None].into_iter().chain(own) {
             let key = (question.clone(), asker);
@@ -110,7 +111,7 @@ impl AnswerCache {
         let subject = (question.endpoint, question.channel.clone());
         let may_be_shared = match self.sharing.get(&subject) {
             Some(Sharing { is_shared, until_ms }) if *until_ms > now_ms => *is_shared,
-            // Nobody waits for the answer of a backend that has shared none.
+            // No call waits for a backend whose last answer did not apply to other users.
             _ => !self.single.contains(&question.endpoint),
         };
         if !may_be_shared {
@@ -120,7 +121,7 @@ impl AnswerCache {
         Advice::AskFirst
     }
 
-    /// Whether one more channel may be remembered.
+    /// Whether the cache may remember one more channel.
     fn has_room(&mut self, now_ms: u64) -> bool {
         if self.sharing.len() >= self.limit {
             self.sharing.retain(|_, sharing| sharing.until_ms > now_ms);
@@ -128,7 +129,8 @@ impl AnswerCache {
         self.sharing.len() < self.limit
     }
 
-    /// Notes the answer to a question. `may_hold`: nothing was forgotten since it was asked. `is_first`: others wait.
+    /// Notes the answer to a question. `may_hold`: nothing was forgotten since the question was asked. `is_first`:
+    /// other calls wait for the answer.
     pub(super) fn note(
         &mut self,
         question: Question,
@@ -151,7 +153,7 @@ impl AnswerCache {
                 self.single.insert(question.endpoint);
                 Some(Sharing { is_shared: false, until_ms: now_ms + REMEMBERED_MS })
             }
-            // For a moment nobody waits for a question that has just failed.
+            // For a moment no call waits for a question that has just failed.
             None if is_first => Some(Sharing { is_shared: false, until_ms: now_ms + AFTER_FAILURE_MS }),
             None => None,
         };
@@ -191,8 +193,8 @@ impl AnswerCache {
         }
     }
 
-    /// Forgets the answers that would let a user into a channel again; None = into any. `is_shared`: also those that
-    /// hold for everybody.
+    /// Forgets the answers that would admit a user to a channel again; None = to any channel. `is_shared`: also forgets
+    /// answers that apply to all users.
     pub(super) fn forget(&mut self, user: &str, channel: Option<&str>, is_shared: bool) {
         let is_touched = |(question, asker): &AnswerKey| {
             let is_channel = channel.is_none_or(|channel| *question.channel == *channel);

@@ -1,4 +1,4 @@
-//! The backends that are asked: their settings, checked and ready for use.
+//! The backends that answer hooks: their settings, checked and ready for use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use super::handler::HookHandler;
 use crate::outbound::{HttpClient, basic_authorization, shown_address};
 use crate::tls::TlsError;
 
-/// A backend.
+/// One backend that answers hooks.
 pub(crate) struct Endpoint {
-    /// Its section in the configuration, for logs and metrics.
+    /// The section of the backend in the configuration, for logs and metrics.
     pub(crate) name: String,
     pub(super) backend: Backend,
     pub(super) timeout: Duration,
-    /// Fields of the client's request that are passed on.
+    /// Fields of the client's HTTP request that are forwarded.
     pub(super) http_headers: Vec<HeaderName>,
-    /// Fields that the client claims and that are passed on.
+    /// Fields that the client states and that are forwarded.
     pub(super) emulated_headers: Vec<HeaderName>,
     pub(super) includes_meta: bool,
     pub(super) is_binary: bool,
 }
 
-/// How a backend is asked.
+/// The way to ask a backend.
 pub(super) enum Backend {
     Http(Box<HttpBackend>),
     #[cfg(feature = "grpc")]
@@ -47,12 +47,12 @@ pub(super) struct HttpBackend {
     pub(super) transforms: StatusTransforms,
 }
 
-/// Why a hook that is switched on cannot be used.
+/// Why a hook that is on cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndpointFault {
     #[error("{0}.endpoint: missing, and the hook is on")]
     NoEndpoint(String),
-    #[error("{0}.endpoint: not an address of http:// or https://")]
+    #[error("{0}.endpoint: not an http:// or https:// address")]
     Address(String),
     #[cfg(feature = "grpc")]
     #[error("{0}.endpoint: expected grpc:// with a host and a port")]
@@ -72,21 +72,21 @@ pub(crate) enum EndpointFault {
     Tls(#[from] TlsError),
 }
 
-/// All backends that may be asked.
+/// All backends that the hooks may ask.
 #[derive(Default)]
 pub(crate) struct Endpoints {
     pub(crate) all: Vec<Endpoint>,
-    /// The backend of each hook that has one, by its kind and the name of the proxy.
+    /// The backend of each hook that has one, by the kind of the hook and the name of the proxy.
     by_use: HashMap<(HookKind, String), usize>,
-    /// The compiled capabilities of the node, which answers may bring too.
+    /// The compiled capabilities of the node. Answers may contain capabilities too.
     pub(crate) caps: Arc<CapsCache>,
 }
 
 impl Endpoints {
-    /// The backends of the hooks that are switched on. `handler`: answers those without an endpoint.
+    /// Makes the backends of the hooks that are on. `handler`: answers the hooks without an endpoint.
     ///
     /// # Errors
-    /// When a hook that is switched on cannot be used.
+    /// When a hook that is on cannot be used.
     pub(crate) fn new(settings: &Settings, handler: Option<&Arc<dyn HookHandler>>) -> Result<Self, EndpointFault> {
         let mut endpoints = Endpoints::default();
         let (client, channel) = (&settings.client.proxy, &settings.channel);
@@ -132,34 +132,34 @@ impl Endpoints {
         Ok(())
     }
 
-    /// The number of the backend that is asked; None = the hook is off.
+    /// Returns the number of the backend to ask; None = the hook is off.
     pub(super) fn find(&self, request: &HookRequest) -> Option<usize> {
         let name = request.proxy().unwrap_or(DEFAULT_PROXY);
         self.by_use.get(&(request.kind(), name.to_owned())).copied()
     }
 
-    /// Whether no hook is switched on.
+    /// Whether no hook is on.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The names of the backends.
+    /// Returns the names of the backends.
     pub(crate) fn names(&self) -> Vec<String> {
         self.all.iter().map(|endpoint| endpoint.name.clone()).collect()
     }
 
-    /// The fields of clients' requests that some backend is sent.
+    /// Returns the fields of clients' HTTP requests that at least one backend receives.
     pub(crate) fn forwarded_names(&self) -> Vec<HeaderName> {
         unique(self.all.iter().flat_map(|endpoint| &endpoint.http_headers))
     }
 
-    /// The fields that clients claim and some backend is sent, in lower case.
+    /// Returns the fields that clients state and at least one backend receives, in lower case.
     pub(crate) fn emulated_names(&self) -> Vec<String> {
         let names = unique(self.all.iter().flat_map(|endpoint| &endpoint.emulated_headers));
         names.into_iter().map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// Whether some backend is sent the `meta` of connections.
+    /// Whether at least one backend receives the `meta` of connections.
     pub(crate) fn includes_meta(&self) -> bool {
         self.all.iter().any(|endpoint| endpoint.includes_meta)
     }
@@ -205,7 +205,7 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Its address, without query string and password.
+    /// Returns the address without query string and password.
     pub(crate) fn shown_address(&self) -> String {
         match &self.backend {
             Backend::Http(backend) => backend.shown_address(),
@@ -215,28 +215,29 @@ impl Endpoint {
         }
     }
 
-    /// Connects once: to HTTP by an OPTIONS request, which changes nothing (RFC 9110, 9.2.1), whatever its answer is.
+    /// Connects once. Over HTTP it sends an OPTIONS request, which changes nothing (RFC 9110, 9.2.1), and accepts any
+    /// answer.
     ///
     /// # Errors
-    /// Why it cannot be reached.
+    /// Why the backend cannot be reached.
     pub(crate) async fn try_connection(&self) -> Result<String, String> {
         match &self.backend {
             Backend::Http(backend) => backend.client.try_connection(&backend.uri).await,
             #[cfg(feature = "grpc")]
             Backend::Grpc(backend) => backend.try_connection().await,
-            Backend::Handler(_) => Ok("this program answers".to_owned()),
+            Backend::Handler(_) => Ok("this program answers itself".to_owned()),
         }
     }
 }
 
-/// A backend that is asked over gRPC.
+/// Makes a backend that is asked over gRPC.
 #[cfg(feature = "grpc")]
 fn over_grpc(section: &str, target: &str, proxy: &ProxySettings) -> Result<Backend, EndpointFault> {
     let grpc = &proxy.grpc;
     let credentials = Some((&grpc.credentials_key, &grpc.credentials_value)).filter(|(key, _)| !key.is_empty());
     let mut metadata = HeaderMap::new();
     fixed_fields(section, grpc.static_metadata.0.iter().chain(credentials), &mut metadata)?;
-    // They are secrets as a rule.
+    // The values are usually secrets.
     metadata.values_mut().for_each(|value| value.set_sensitive(true));
     let backend = GrpcBackend::new(section, target, grpc, metadata)?;
     backend.map(|backend| Backend::Grpc(Box::new(backend))).ok_or_else(|| EndpointFault::Target(section.to_owned()))
@@ -247,7 +248,7 @@ fn over_grpc(section: &str, _: &str, _: &ProxySettings) -> Result<Backend, Endpo
     Err(EndpointFault::NoGrpc(section.to_owned()))
 }
 
-/// Adds fields that the settings say to those of every question.
+/// Adds the header fields of the settings to those of every question.
 fn fixed_fields<'f>(
     section: &str,
     fields: impl Iterator<Item = (&'f String, &'f String)>,
@@ -278,13 +279,13 @@ impl HttpBackend {
         Ok(HttpBackend { client, uri, static_headers, transforms })
     }
 
-    /// The address without query string and password, for logs.
+    /// Returns the address without query string and password, for logs.
     pub(super) fn shown_address(&self) -> String {
         shown_address(&self.uri)
     }
 }
 
-/// The names of header fields, each once.
+/// Returns the names of header fields, each once.
 fn field_names(section: &str, names: &[String]) -> Result<Vec<HeaderName>, EndpointFault> {
     let mut fields = Vec::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! A backend that is asked over gRPC: its settings, ready for use.
+//! A backend that is asked over gRPC: its settings, checked and ready for use.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use touchline_engine::hook::ProxyGrpcSettings;
 use crate::outbound::GrpcClient;
 use crate::tls::TlsError;
 
-/// Time to connect, where that is tried.
+/// The timeout of a trial connection.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The method that is called for that (gRPC health checking protocol), and the largest answer, bytes.
+/// The method that a trial calls (gRPC health checking protocol), and the largest answer in bytes.
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 const HEALTH_ANSWER_SIZE: usize = 4_096;
 
 /// A backend that is asked over gRPC.
 pub(super) struct GrpcBackend {
     pub(super) client: GrpcClient,
-    /// What every call has.
+    /// The metadata that every call sends.
     pub(super) metadata: HeaderMap,
     target: String,
 }
 
 impl GrpcBackend {
-    /// A backend at `target`, a host and a port. None = that is none.
+    /// Makes a backend at `target`, a host and a port. None = `target` is not valid.
     ///
     /// # Errors
-    /// When a certificate, a key or an authority of the settings cannot be used.
+    /// When a certificate, a key or an authority in the settings cannot be used.
     pub(super) fn new(
         section: &str,
         target: &str,
@@ -44,10 +44,10 @@ impl GrpcBackend {
         Ok(Some(GrpcBackend { client, metadata, target: target.to_owned() }))
     }
 
-    /// Calls a method that changes nothing, the check of gRPC's health service. A backend that does not have it is
-    /// reached all the same.
+    /// Calls a method that changes nothing, the check of gRPC's health service. A backend without this service counts
+    /// as reached too.
     ///
-    /// # Errors
+    /// Why the backend cannot be reached.
     /// Why it cannot be reached.
     pub(super) async fn try_connection(&self) -> Result<String, String> {
         let called = self.client.call::<(), ()>(HEALTH_CHECK, (), HeaderMap::new(), TRIAL_TIMEOUT, HEALTH_ANSWER_SIZE);
@@ -61,7 +61,7 @@ impl GrpcBackend {
         }
     }
 
-    /// The address, for logs.
+    /// Returns the address, for logs.
     pub(super) fn shown_address(&self) -> String {
         format!("grpc://{}", self.target)
     }

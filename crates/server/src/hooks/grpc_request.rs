@@ -1,4 +1,4 @@
-//! One question over gRPC: its message and metadata, and what its answer means.
+//! One question over gRPC: its message and metadata, and the meaning of its answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,14 +28,14 @@ use crate::proto::centrifugo_proxy::{
 use crate::runtime::hook_mailbox::HookJob;
 use crate::traces::Span;
 
-/// The path of a method.
+/// Returns the path of a method.
 macro_rules! path {
     ($method:literal) => {
         concat!("/centrifugal.centrifugo.proxy.CentrifugoProxy/", $method)
     };
 }
 
-/// A call: what it is sent to, and where.
+/// A call to a method of a backend.
 struct HookCaller<'c> {
     backend: &'c GrpcBackend,
     endpoint: &'c Endpoint,
@@ -46,7 +46,7 @@ struct HookCaller<'c> {
 }
 
 impl HookCaller<'_> {
-    /// Sends a question and reads its answer, which is JSON over HTTP.
+    /// Sends a question and reads its answer. The answer is converted to the JSON that it would be over HTTP.
     async fn ask<Q, A>(self, path: &'static str, question: Q) -> Asked
     where
         Q: Message + Send + Sync + 'static,
@@ -56,13 +56,14 @@ impl HookCaller<'_> {
         let answer = backend.client.call::<Q, A>(path, question, metadata, endpoint.timeout, answer_max).await;
         match answer.map(|answer| serde_json::to_vec(&answer)) {
             Ok(Ok(json)) => Asked::read(kind, &json, caps),
-            Ok(Err(_)) => Asked::failed("a field of the answer that must hold JSON holds none".into(), false),
+            Ok(Err(_)) => Asked::failed("a field of the answer that must contain JSON does not".into(), false),
             Err(error) => failed(path, error),
         }
     }
 }
 
-/// What a call without an answer means. Only what says that the backend is not there, or broken, counts against it.
+/// Returns the outcome of a call without an answer. Only errors of a backend that is unreachable or broken count
+/// against it.
 fn failed(path: &str, GrpcError { code, text }: GrpcError) -> Asked {
     let broken = [Code::Unavailable, Code::DeadlineExceeded, Code::Internal, Code::Unknown];
     let is_outage = code.is_some_and(|code| broken.contains(&code));
@@ -72,7 +73,7 @@ fn failed(path: &str, GrpcError { code, text }: GrpcError) -> Asked {
     }
 }
 
-/// Asks a backend over gRPC. The time limit is the caller's; so is the span.
+/// Asks a backend over gRPC. The caller sets the time limit and the span.
 pub(super) async fn ask(
     endpoint: &Endpoint,
     backend: &GrpcBackend,
@@ -87,7 +88,7 @@ pub(super) async fn ask(
     question(caller, endpoint, job).await
 }
 
-/// What all questions have.
+/// The fields that all questions have.
 struct Common {
     client: String,
     transport: String,
@@ -126,7 +127,7 @@ impl Common {
     }
 }
 
-/// Makes a message of the fields that all questions have, and of its own.
+/// Makes a message from the common fields and the fields of its own.
 macro_rules! message {
     ($message:ident of $common:ident: $($field:ident)*; $($own:ident = $value:expr)*) => {
         $message {
@@ -140,7 +141,8 @@ macro_rules! message {
     };
 }
 
-/// The question of a hook. Boxed: each is of a type of its own, and one of them is under way.
+/// Asks the question of a hook. The future is boxed, because each question has a type of its own and only one is under
+/// way.
 fn question<'c>(
     caller: HookCaller<'c>,
     endpoint: &Endpoint,
@@ -176,7 +178,7 @@ fn question<'c>(
             Box::pin(caller.ask::<_, RpcResponse>(path!("RPC"), message))
         }
         HookRequest::Conflict { .. } => {
-            Box::pin(async { Asked::failed("conflicts of names are not asked over gRPC".into(), false) })
+            Box::pin(async { Asked::failed("conflicts of names cannot be decided over gRPC".into(), false) })
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Hooks: the thread that asks backends before, or instead of, an action of a client.
+//! Hooks: the thread that asks backends before an action of a client, or instead of it.
 //!
-//! A session asks by an effect; its shard puts a [`HookJob`] into the mailbox and goes on. The thread (`worker.rs`) has
-//! a queue (`queue.rs`) for each backend (`endpoint.rs`), asks it over HTTP (`request.rs`), over gRPC
-//! (`grpc_request.rs`) or a handler of the program that embeds the server, and sends the answer to the shard.
-//! `queue.rs`, `breaker.rs` and `cache.rs` are pure.
+//! A session requests a hook by an effect. Its shard puts a [`HookJob`] into the mailbox and continues. The thread
+//! (`worker.rs`) has a queue (`queue.rs`) for each backend (`endpoint.rs`). It asks the backend over HTTP
+//! (`request.rs`), over gRPC (`grpc_request.rs`), or by a handler of the program that embeds the server, and sends the
+//! answer to the shard. `queue.rs`, `breaker.rs` and `cache.rs` are pure.
 
 mod breaker;
 mod cache;

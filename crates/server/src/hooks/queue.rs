@@ -1,31 +1,30 @@
-//! The calls that wait for one backend.
+//! The queue of calls to one backend.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::cache::Question;
 use crate::runtime::hook_mailbox::Asker;
 
-/// Calls of one question that are not wanted any more are looked for when there are more than so many of them.
+/// Cancelled calls behind an equal question are removed when there are more than this many.
 const GONE_MAX: usize = 64;
 
-/// Who has asked, and the number of the question.
+/// The asker of a call, and the number of its question.
 pub(super) type CallKey = (Asker, u32);
 
-/// The calls that wait for one backend, wherever they wait.
+/// All waiting calls to one backend.
 #[derive(Default)]
 pub(super) struct CallQueue {
-    /// The calls that wait for their turn, in the order in which they came: the key is the number of the arrival.
+    /// The calls that wait for their turn, by the number of their arrival.
     turns: BTreeMap<u64, CallKey>,
-    /// The calls that wait for the answer to an equal question, in the same order. Some of them are not wanted any
-    /// more.
+    /// The calls that wait for the answer to an equal question, in the order of arrival. Some of them may be cancelled.
     behind_first: HashMap<Question, VecDeque<CallKey>>,
-    /// How many stand in `behind_first`, and how many of them are not wanted any more.
+    /// The number of calls in `behind_first`, and how many of these are cancelled.
     behind: usize,
     gone: usize,
 }
 
 impl CallQueue {
-    /// How many calls wait.
+    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.turns.len() + self.behind - self.gone
     }
@@ -35,8 +34,8 @@ impl CallQueue {
         self.turns.is_empty() && self.behind == 0
     }
 
-    /// Adds a call that waits for its turn. `arrival`: its number in the order in which calls came. One that has waited
-    /// for another call goes before those that came later.
+    /// Adds a call that waits for its turn. `arrival`: its number in the order of arrival. A call that has waited for
+    /// another call keeps its number, and so goes before later calls.
     pub(super) fn push(&mut self, arrival: u64, key: CallKey) {
         self.turns.insert(arrival, key);
     }
@@ -47,12 +46,12 @@ impl CallQueue {
         self.behind += 1;
     }
 
-    /// Takes the call whose turn it is.
+    /// Takes the oldest call that waits for its turn.
     pub(super) fn pop(&mut self) -> Option<CallKey> {
         self.turns.pop_first().map(|(_, key)| key)
     }
 
-    /// Takes the calls that wait for the answer to a question, in order. `is_wanted`: whether a call still is.
+    /// Takes the calls that wait for the answer to a question, in order. `is_wanted`: whether a call is not cancelled.
     pub(super) fn take_behind(&mut self, question: &Question, is_wanted: impl Fn(&CallKey) -> bool) -> Vec<CallKey> {
         let keys = self.behind_first.remove(question).unwrap_or_default();
         self.behind -= keys.len();
@@ -62,7 +61,7 @@ impl CallQueue {
         wanted
     }
 
-    /// Takes the calls that have come before a time. `since`: when a call came; None = it is not wanted any more.
+    /// Takes the calls that arrived before a time. `since`: when a call arrived; None = the call is cancelled.
     pub(super) fn take_older(&mut self, before_ms: u64, since: impl Fn(&CallKey) -> Option<u64>) -> Vec<CallKey> {
         let is_older = |key: &CallKey| since(key).is_none_or(|since_ms| since_ms <= before_ms);
         let mut older = Vec::new();
@@ -82,7 +81,7 @@ impl CallQueue {
         older
     }
 
-    /// A call of this arrival is not wanted any more. `is_wanted`: whether another one is.
+    /// Cancels the call with this arrival. `is_wanted`: whether another call is not cancelled.
     pub(super) fn cancel(&mut self, arrival: u64, is_wanted: impl Fn(&CallKey) -> bool) {
         if self.turns.remove(&arrival).is_some() {
             return;
@@ -108,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each step is a call that comes at its own time, in milliseconds, and perhaps the end of an earlier one.
+        /// Each step is a call that arrives at its own time, in milliseconds, and possibly the end of an earlier call.
         #[test]
         fn each_call_is_taken_once_in_its_order_and_counts_wherever_it_waits(
             steps in proptest::collection::vec((0..4_usize, 0..5_usize, 0..300_u64), 0..300)

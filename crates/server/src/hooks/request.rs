@@ -1,4 +1,4 @@
-//! One question over HTTP: its header fields and JSON, and what its answer means.
+//! One question over HTTP: its header fields and JSON, and the meaning of its answer.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,17 +19,17 @@ use super::endpoint::{Endpoint, HttpBackend};
 use crate::runtime::hook_mailbox::HookJob;
 use crate::traces::Span;
 
-/// What has become of a question.
+/// The outcome of a question.
 pub(super) struct Asked {
     pub(super) outcome: HookOutcome,
-    /// Why there is no usable answer, for the log.
+    /// Why the answer cannot be used or is missing, for the log.
     pub(super) fault: Option<String>,
-    /// Whether it counts against the backend: it could not be reached, or has failed.
+    /// Whether the outcome counts against the backend: the backend was unreachable or has failed.
     pub(super) is_outage: bool,
 }
 
 impl Asked {
-    /// What an answer to a hook of this kind means.
+    /// Reads an answer to a hook of this kind.
     pub(super) fn read(kind: HookKind, json: &[u8], caps: &CapsCache) -> Self {
         match parse_answer(kind, json, caps) {
             Ok(outcome) => Asked { outcome, fault: None, is_outage: false },
@@ -42,7 +42,7 @@ impl Asked {
     }
 }
 
-/// Asks a backend over HTTP. The time limit is the caller's; so is the span.
+/// Asks a backend over HTTP. The caller sets the time limit and the span.
 pub(super) async fn ask(
     endpoint: &Endpoint,
     backend: &HttpBackend,
@@ -67,7 +67,7 @@ pub(super) async fn ask(
     Asked::read(job.call.request.kind(), &answer.body, caps)
 }
 
-/// What a status other than 200 means.
+/// Returns the outcome of a status other than 200.
 fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
     let transforms = &backend.transforms.0;
     let Some(transform) = transforms.iter().find(|transform| transform.status_code == status.as_u16()) else {
@@ -85,8 +85,8 @@ fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
     Asked { outcome, fault: None, is_outage: status.is_server_error() }
 }
 
-/// The header fields of a question: those of the configuration (`always`), which no client can replace, those that the
-/// client states, and those of the client's own request, which win over stated ones.
+/// Returns the header fields of a question. Those of the configuration (`always`) cannot be replaced by a client. Those
+/// of the client's own request replace those that the client states.
 pub(super) fn headers(endpoint: &Endpoint, always: &HeaderMap, job: &HookJob) -> HeaderMap {
     let mut headers = always.clone();
     for (name, value) in emulated(endpoint, job) {
@@ -101,7 +101,7 @@ pub(super) fn headers(endpoint: &Endpoint, always: &HeaderMap, job: &HookJob) ->
     headers
 }
 
-/// The header fields of the client's request that this backend is sent.
+/// Returns the header fields of the client's request that this backend receives.
 pub(super) fn forwarded<'j>(
     endpoint: &'j Endpoint,
     job: &'j HookJob,
@@ -110,7 +110,7 @@ pub(super) fn forwarded<'j>(
     all.filter(|(name, _)| endpoint.http_headers.contains(name)).map(|(name, value)| (name, value))
 }
 
-/// The header fields that the client claims and this backend is sent.
+/// Returns the header fields that the client states and this backend receives.
 pub(super) fn emulated<'j>(
     endpoint: &'j Endpoint,
     job: &'j HookJob,
@@ -122,7 +122,7 @@ pub(super) fn emulated<'j>(
     })
 }
 
-/// The JSON of a question about a name. The user of a client whose node has not told it is left out.
+/// Writes the JSON of a question about a name. The user of a client is left out if no node has reported it.
 fn conflict_body(out: &mut Vec<u8>, scope: &str, name: &str, claims: &[ConflictClaim]) {
     let mut object = ObjectWriter::open(out);
     text(object.key("scope"), scope);
@@ -141,7 +141,7 @@ fn conflict_body(out: &mut Vec<u8>, scope: &str, name: &str, claims: &[ConflictC
     object.close();
 }
 
-/// The JSON of a question. Empty fields are left out, but for `user`.
+/// Writes the JSON of a question. Empty fields other than `user` are left out.
 fn body(endpoint: &Endpoint, job: &HookJob) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let call = &job.call;

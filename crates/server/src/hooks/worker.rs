@@ -1,4 +1,5 @@
-//! The thread that asks backends: a queue for each, so many calls at a time, and the answers to the shards.
+//! The thread that asks backends. It has a queue for each backend, limits the calls under way, and sends answers to
+//! shards.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,34 +33,34 @@ use crate::runtime::hook_metrics::CallOutcome;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::traces::{Span, TRACEPARENT, TracedPart};
 
-/// Messages that are taken before answers are looked at again.
+/// The most messages that are handled before answers are handled again.
 const MESSAGES: usize = 256;
-/// How often calls that have waited for too long are looked for.
+/// How often the thread looks for calls that have waited too long.
 const TICK: Duration = Duration::from_millis(100);
-/// Time between two lines of the log about one backend, milliseconds.
+/// The time between two groups of log lines about one backend, in milliseconds.
 const LOG_INTERVAL_MS: u64 = 60_000;
 
-/// Different faults of a backend that have a line in that time.
+/// The most different faults of a backend that are logged in that time.
 const LOGGED_MAX: usize = 8;
 
-/// Finds the user of a client, on whichever node it is; None = no node has told it.
+/// Finds the user of a client on any node; None = no node has reported the client.
 pub(crate) type FindUser = fn(Arc<Node>, OwnerId) -> Pin<Box<dyn Future<Output = Option<Box<str>>>>>;
 
-/// What the thread begins with.
+/// What the thread needs at its start.
 pub(crate) struct WorkerStart {
     pub(crate) endpoints: Endpoints,
     pub(crate) settings: HooksSettings,
-    /// Half the time that a backend has to decide about a contested name.
+    /// Half of the time in which a backend decides about a contested name.
     pub(crate) conflict_wait: Duration,
     pub(crate) mailbox: Arc<HookMailbox>,
     pub(crate) find_user: FindUser,
     pub(crate) messages: UnboundedReceiver<HookMessage>,
 }
 
-/// Starts the thread.
+/// Starts the thread that asks backends.
 ///
 /// # Errors
-/// When the system refuses a thread or a runtime.
+/// When the system cannot start a thread or a runtime.
 pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("hooks".into()).spawn(move || {
         // The runtime must not leave its thread.
@@ -69,10 +70,10 @@ pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandl
                     let (worker, messages) = HookWorker::new(node, start);
                     worker.run(messages).await;
                 });
-                // A name that the system looks up is not waited for.
+                // The shutdown does not wait for name lookups of the system.
                 runtime.shutdown_background();
             }
-            Err(error) => tracing::error!(%error, "the system refused what asking backends needs: every hook fails"),
+            Err(error) => tracing::error!(%error, "the system cannot start the runtime of hooks: every hook fails"),
         }
     })
 }
@@ -81,14 +82,14 @@ pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandl
 struct Waiting {
     job: Box<HookJob>,
     endpoint: usize,
-    /// Its number in the order in which calls came, and when it came, Unix milliseconds.
+    /// The number of its arrival, and the time of its arrival in Unix milliseconds.
     arrival: u64,
     since_ms: u64,
-    /// What decides whether an answer holds for it; None = no answer does.
+    /// The question that decides which cached answers apply; None = no cached answer applies.
     question: Option<Question>,
-    /// Others about its channel wait for its answer.
+    /// Other calls about its channel wait for its answer.
     is_first: bool,
-    /// It has waited for the answer to another one.
+    /// The call has waited for the answer to another call.
     has_waited: bool,
 }
 
@@ -108,26 +109,26 @@ struct RunningCall {
     question: Option<Question>,
     user: Box<str>,
     is_first: bool,
-    /// Nothing that its answer may bring back was forgotten since it began.
+    /// Nothing that its answer could restore was forgotten since it began.
     may_hold: bool,
 }
 
-/// Where a call is.
+/// The state of a call.
 enum CallState {
-    /// In the queue of its backend, or behind an equal question.
+    /// The call is in the queue of its backend, or behind an equal question.
     Waiting(Box<Waiting>),
-    /// At its backend.
+    /// The backend has the call.
     Running,
 }
 
-/// What the thread knows of a backend.
+/// The thread's state of one backend.
 #[derive(Default)]
 struct BackendState {
     queue: CallQueue,
     under_way: usize,
     breaker: Breaker,
-    /// When the log had its first line about it in this interval, Unix milliseconds, the faults that have a line since,
-    /// and how many calls have failed without one.
+    /// The time of the first log line in this interval in Unix milliseconds, the faults logged since then, and how many
+    /// other calls failed.
     logged_ms: u64,
     logged: Vec<String>,
     unlogged: u64,
@@ -139,7 +140,7 @@ struct HookWorker {
     settings: HooksSettings,
     conflict_wait: Duration,
     find_user: FindUser,
-    /// Conflicts of names whose users are being found, or about which a backend is asked, by the number of the call.
+    /// Conflicts of names whose users are being looked up, or that a backend is deciding, by the number of the call.
     conflicts: HashMap<u32, NameConflict>,
     last_conflict: u32,
     last_arrival: u64,
@@ -153,7 +154,7 @@ struct HookWorker {
     /// The backend whose queue is served next.
     next: usize,
     calls_max: usize,
-    /// Calls to one backend at the same time.
+    /// The most calls to one backend at the same time.
     share: usize,
 }
 
@@ -193,7 +194,7 @@ impl HookWorker {
             tokio::select! {
                 Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
                     self.handle_end(ended);
-                    // What has ended meanwhile wakes the shards once.
+                    // Calls that ended in the meantime wake the shards only once.
                     for _ in 1..MESSAGES {
                         let Some(ended) = self.tasks.try_join_next_with_id() else { break };
                         self.handle_end(ended);
@@ -222,7 +223,7 @@ impl HookWorker {
         }
     }
 
-    /// Whether calls wait.
+    /// Whether calls wait for any backend.
     fn has_queue(&self) -> bool {
         self.backends.iter().any(|backend| !backend.queue.is_empty())
     }
@@ -269,14 +270,14 @@ impl HookWorker {
         }
     }
 
-    /// Whether so many calls wait for one of several backends that those for others would find no place.
+    /// Whether this backend, one of several, has so many waiting calls that calls to the others would find no place.
     fn has_too_many(&self, endpoint: usize) -> bool {
         let limit = self.settings.queue_max_entries;
         self.backends.len() > 1 && self.backends[endpoint].queue.len() > limit.div_ceil(4) * 3
     }
 
-    /// The answer to a call is not wanted any more. A call that waits is dropped. One that a backend has keeps its
-    /// place until it has ended: nobody can have a backend do more than `hooks.calls_max` by leaving.
+    /// Cancels a call. A waiting call is dropped. A call that its backend has keeps its place until it ends. So a
+    /// client that leaves cannot make a backend do more than `hooks.calls_max`.
     fn cancel(&mut self, key: CallKey) {
         let Some(CallState::Waiting(waiting)) = self.calls.remove(&key) else { return };
         let calls = &self.calls;
@@ -284,7 +285,7 @@ impl HookWorker {
         self.finish_waiting(*waiting, HookOutcome::Failed, CallOutcome::Cancelled);
     }
 
-    /// Finds the users of two claims; then the backend is asked. A user that is not found in half the time is left out.
+    /// Finds the users of two claims, then asks the backend. A user that is not found in half of the time is left out.
     fn find_users(&mut self, conflict: NameConflict) {
         self.last_conflict = self.last_conflict.wrapping_add(1);
         let (serial, node, find) = (self.last_conflict, Arc::clone(&self.node), self.find_user);
@@ -314,7 +315,7 @@ impl HookWorker {
         });
     }
 
-    /// Passes an outcome to who has asked.
+    /// Sends an outcome to the asker.
     fn deliver(&mut self, (asker, serial): CallKey, outcome: HookOutcome) {
         match asker {
             Asker::Session(connection) => self.node.enqueue_hook_answer(connection, serial, outcome),
@@ -332,7 +333,7 @@ impl HookWorker {
         }
     }
 
-    /// Answers a call by an earlier answer, or puts it into the queue of its backend.
+    /// Answers a call from the cache, or puts it into the queue of its backend.
     fn admit(&mut self, mut waiting: Waiting) {
         let endpoint = waiting.endpoint;
         let key = waiting.key();
@@ -359,7 +360,7 @@ impl HookWorker {
         self.calls.insert(key, CallState::Waiting(Box::new(waiting)));
     }
 
-    /// Takes a call that waits; None = it does not.
+    /// Takes a waiting call; None = the call does not wait.
     fn take_waiting(&mut self, key: CallKey) -> Option<Waiting> {
         match self.calls.remove(&key) {
             Some(CallState::Waiting(waiting)) => Some(*waiting),
@@ -367,7 +368,7 @@ impl HookWorker {
         }
     }
 
-    /// Begins calls while more may be under way, backend by backend.
+    /// Begins calls backend by backend, up to the limits.
     fn begin_calls(&mut self) {
         let mut idle = 0;
         while self.running.len() < self.calls_max && idle < self.backends.len() {
@@ -394,7 +395,7 @@ impl HookWorker {
         let (key, size, kind) = (waiting.key(), waiting.job.counted, waiting.job.call.request.kind());
         let user = waiting.job.call.user.clone();
         let answer_max = self.settings.answer_size_max;
-        // In a box of its own: a task is aligned, and one of more than a kilobyte is dear to allocate.
+        // Boxed on its own: a task is aligned, and a task of more than a kilobyte is expensive to allocate.
         let asking = Box::pin(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
         let task = self.tasks.spawn(asking);
         self.backends[endpoint].under_way += 1;
@@ -413,7 +414,7 @@ impl HookWorker {
         self.calls.insert(key, CallState::Running);
     }
 
-    /// A call has its answer, was cancelled, or its handler has panicked.
+    /// Handles a call that has its answer, was cancelled, or whose handler has panicked.
     fn handle_end(&mut self, ended: Result<(Id, Asked), JoinError>) {
         let (id, asked) = match ended {
             Ok((id, asked)) => (id, Some(asked)),
@@ -438,7 +439,7 @@ impl HookWorker {
         if metrics.endpoints[call.endpoint].1.swap(is_open, Relaxed) != is_open {
             let hook = &self.endpoints.all[call.endpoint].name;
             if is_open {
-                tracing::warn!(hook, "the backend is not asked for now: too many calls have failed");
+                tracing::warn!(hook, "the backend is not asked for a moment: too many calls have failed");
             } else {
                 tracing::info!(hook, "the backend is asked again");
             }
@@ -461,7 +462,7 @@ impl HookWorker {
         self.note_answer(call, answer, now_ms);
     }
 
-    /// Keeps an answer if it says so, and lets the calls go on that have waited for it.
+    /// Caches an answer if it allows that, and continues the calls that waited for it.
     fn note_answer(&mut self, call: RunningCall, answer: Option<SubscribeAnswer>, now_ms: u64) {
         let Some(question) = call.question else { return };
         let asked = question.clone();
@@ -493,7 +494,7 @@ impl HookWorker {
         }
     }
 
-    /// Ends the calls that have waited for too long.
+    /// Ends the calls that have waited too long.
     fn drop_overdue(&mut self) {
         let limit_ms = self.settings.queue_timeout.as_millis() as u64;
         let before_ms = self.node.clock.now_ms().saturating_sub(limit_ms);
@@ -516,7 +517,7 @@ impl HookWorker {
         self.mailbox.end(size);
     }
 
-    /// Logs a fault. In a minute a backend has a line for each different fault, but for some of them only.
+    /// Logs a fault. Each minute the first few different faults of a backend have a line each.
     fn log_fault(&mut self, endpoint: usize, kind: HookKind, fault: &str, now_ms: u64) {
         let backend = &mut self.backends[endpoint];
         if now_ms.abs_diff(backend.logged_ms) >= LOG_INTERVAL_MS {
@@ -540,7 +541,7 @@ impl HookWorker {
     }
 }
 
-/// Asks a backend, within its time limit.
+/// Asks a backend within the timeout of the hook.
 async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJob>, answer_max: usize) -> Asked {
     let (endpoint, caps) = (&endpoints.all[endpoint], &endpoints.caps);
     let kind = job.call.request.kind();
@@ -570,7 +571,7 @@ async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJo
     asked
 }
 
-/// The question of a subscribe, without its user.
+/// Returns the question of a subscribe, without its user.
 fn question(endpoint: &Endpoint, number: usize, job: &HookJob) -> Question {
     let call = &job.call;
     let mut told: Vec<Bytes> = Vec::new();

@@ -1,4 +1,4 @@
-//! Admission control: limits on new client connections that hold for the whole node. A limit that is off costs one
+//! Admission control: limits on new client connections that apply to the whole node. A limit that is off costs one
 //! comparison.
 
 use std::collections::HashMap;
@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use touchline_engine::limit::AddressKey;
 
-/// An admitted client.
+/// What the node knows of a client that it has admitted.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
-    /// Where the client is, as far as the node knows.
+    /// The address of the client, as far as the node knows it.
     pub(crate) client: IpAddr,
-    /// Its address, as rates go by it.
+    /// The key by which rates count the address.
     pub(crate) address: AddressKey,
-    /// Its slot among the connections of its address; None = these are not limited.
+    /// The client's place among the connections of its address; None = they have no limit.
     pub(crate) address_slot: Option<AddressSlot>,
 }
 
 /// Why a client is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The node drains, holds as many connections as it may, or admits no more in this second.
+    /// The node drains, has as many connections as it may have, or admits no more in this second.
     Full,
-    /// Its address has as many connections as it may.
+    /// The client's address has as many connections as it may have.
     Address,
-    /// Its address is refused for a while, or above its rate of connects (`client.rate_limit`).
+    /// The client's address is refused for a while, or is above its rate of connects (`client.rate_limit`).
     Refused,
 }
 
@@ -39,15 +39,15 @@ pub(crate) struct AdmissionControl {
     pub(crate) handshakes: Rate,
 }
 
-/// A rate limiter that all threads share: the generic cell rate algorithm (ITU-T I.371).
+/// A rate limiter that all threads share. It uses the generic cell rate algorithm (ITU-T I.371).
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
-    /// When the rate has made up for what has been taken, nanoseconds of the node's clock.
+    /// When the rate has made up for what was taken, in nanoseconds of the node's clock.
     due_ns: AtomicU64,
 }
 
 impl Rate {
-    /// How long until the next [`Rate::try_admit`] succeeds, microseconds; None = it succeeds now.
+    /// How long until the next [`Rate::try_admit`] succeeds, in microseconds; None = it succeeds now.
     pub(crate) fn wait(&self, limit: usize, burst_us: u64, now_us: u64) -> Option<u64> {
         if limit == 0 {
             return None;
@@ -57,8 +57,8 @@ impl Rate {
         (due_ns > allowed_ns).then(|| (due_ns - allowed_ns).div_ceil(1_000))
     }
 
-    /// Takes one. `limit`: how many per second, 0 = unlimited; as many as fit into `burst_us` (microseconds) may be
-    /// taken at once, and always one.
+    /// Takes one from the rate. `limit`: how many a second, 0 = unlimited. As many as fit into `burst_us`
+    /// (microseconds) may be taken at once, and always at least one.
     ///
     /// False = the limit refuses it now.
     pub(crate) fn try_admit(&self, limit: usize, burst_us: u64, now_us: u64) -> bool {
@@ -74,13 +74,13 @@ impl Rate {
     }
 }
 
-/// The cost of one, and how far costs may run ahead of the clock, nanoseconds.
+/// The cost of one, and how far costs may run ahead of the clock, both in nanoseconds.
 fn bounds(limit: usize, burst_us: u64, now_us: u64) -> (u64, u64) {
     let each_ns = (1_000_000_000 / limit as u64).max(1);
     (each_ns, now_us.saturating_mul(1_000).saturating_add(burst_us.saturating_mul(1_000).max(each_ns)))
 }
 
-/// The number of connections of each address. It holds only addresses with connections.
+/// The number of connections of each address. Only addresses that have connections are in it.
 #[derive(Debug, Default)]
 pub(crate) struct AddressSlots {
     taken: Mutex<HashMap<IpAddr, usize>>,
@@ -102,7 +102,7 @@ impl AddressSlots {
     }
 }
 
-/// One connection's slot among those of its address; dropped, it is free again.
+/// One connection's place among those of its address. When this is dropped, the place is free again.
 #[derive(Debug)]
 pub(crate) struct AddressSlot {
     places: Arc<AddressSlots>,
@@ -110,7 +110,7 @@ pub(crate) struct AddressSlot {
 }
 
 impl AddressSlot {
-    /// The address; of IPv6 its /64.
+    /// The address; of an IPv6 address, its /64 network.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -128,7 +128,8 @@ impl Drop for AddressSlot {
     }
 }
 
-/// An IPv4 address, or the /64 of an IPv6 address: what one customer of a provider has, at least (RFC 6177).
+/// An IPv4 address, or the /64 network of an IPv6 address, which is the least that one customer of a provider has (RFC
+/// 6177).
 fn whole_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -136,7 +137,7 @@ fn whole_network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// An address as rates go by it.
+/// The key by which rates count an address.
 pub(crate) fn address_key(address: IpAddr) -> AddressKey {
     AddressKey(match whole_network(address) {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -144,7 +145,7 @@ pub(crate) fn address_key(address: IpAddr) -> AddressKey {
     })
 }
 
-/// The address of a key, for the log; of IPv6 the first one of its /64.
+/// The address of a key, for the log; for IPv6, the first address of the /64 network.
 pub(crate) fn address_of(key: AddressKey) -> IpAddr {
     IpAddr::from(Ipv6Addr::from_bits(key.0)).to_canonical()
 }
@@ -168,7 +169,7 @@ mod tests {
         let third = places.take(ip("203.0.113.1"), 2);
         assert!(third.is_some());
         drop((second, third));
-        assert!(places.lock().is_empty(), "nothing is kept of who has gone");
+        assert!(places.lock().is_empty(), "nothing is kept of clients that are gone");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kind of a client's program, by its `User-Agent`.
+//! The kind of a client's program, from its `User-Agent`.
 
 use hyper::header::USER_AGENT;
 
@@ -7,20 +7,20 @@ use crate::net::headers::Headers;
 /// A kind of program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Agent {
-    /// The client does not tell.
+    /// The client does not send its program.
     Unknown,
     /// A browser on a desktop.
     Desktop,
     /// A browser or an application on a phone or tablet.
     Mobile,
-    /// A crawler.
+    /// A crawler of a search engine or of another service.
     Bot,
     /// Any other program.
     Library,
 }
 
 impl Agent {
-    /// The kind by a request's `User-Agent`.
+    /// Reads the kind from a request's `User-Agent`.
     pub(crate) fn of(headers: &impl Headers) -> Self {
         let Some(says) = headers.value(&USER_AGENT) else { return Agent::Unknown };
         let says = says.to_ascii_lowercase();

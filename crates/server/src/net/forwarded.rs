@@ -1,5 +1,5 @@
-//! The header fields of a client's request that the node keeps: those that hooks pass on to a backend, and the user
-//! that a trusted proxy names.
+//! The header fields of a client's request that the node keeps: the fields that hooks forward to a backend, and the
+//! user that a trusted proxy names.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use super::headers::Headers;
 use super::proxies::Proxies;
 use super::remote::Remote;
 
-/// Header fields of a client's request.
+/// Header fields of a client's request, each with its name and value.
 pub(crate) type ForwardedHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
-/// The fields that are kept of requests.
+/// Which header fields of requests the node keeps.
 #[derive(Debug, Default)]
 pub(crate) struct KeptFields {
-    /// Names of those that hooks pass on.
+    /// The names of the fields that hooks forward.
     pub(crate) forwarded: Vec<HeaderName>,
-    /// The name of the one in which a trusted proxy names the user; None = no proxy does.
+    /// The name of the field in which a trusted proxy names the user; None = no proxy names users.
     pub(crate) user: Option<HeaderName>,
 }
 
-/// What is kept of a client's request.
+/// What the node keeps of a client's request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestFields {
     pub(crate) forwarded: Option<ForwardedHeaders>,
-    /// The user that a trusted proxy names.
+    /// The user that a trusted proxy names; None = no proxy has named one.
     pub(crate) user: Option<String>,
 }
 
 impl KeptFields {
-    /// What is kept of a request with these headers, which `peer` has sent: the program at the other end of the
-    /// connection, be it a proxy.
+    /// Reads what the node keeps of a request with these headers. `peer`: the program at the other end of the
+    /// connection, which may be a proxy.
     pub(crate) fn of(&self, peer: Remote, proxies: &Proxies, headers: &impl Headers) -> RequestFields {
         let user = self.user.as_ref().filter(|_| proxies.may_speak(peer));
         RequestFields {
@@ -43,17 +43,18 @@ impl KeptFields {
     }
 }
 
-/// The value of a field that is there once. None = it is not, it is empty or there twice, or it cannot be a user: then
-/// the proxy has named nobody, and another value may be the client's own.
+/// The value of a field that is present exactly once. None = it is missing, empty or present twice, or it cannot be a
+/// user. Then the proxy has named no user, and another value may come from the client itself.
 fn only_value(name: &HeaderName, headers: &impl Headers) -> Option<String> {
     let mut values = headers.values(name);
     let (first, second) = (values.next()?, values.next());
-    // Only what is no part of a field's value (RFC 9110 section 5.5) goes: other white space may be a part of the user.
+    // Only characters that are not part of a field's value (RFC 9110 section 5.5) are removed. Other white space may be
+    // part of the user.
     let user = std::str::from_utf8(first).ok()?.trim_matches([' ', '\t']);
     (second.is_none() && is_name(user)).then(|| user.to_owned())
 }
 
-/// The fields of these names, all values of each. None = the request has none of them.
+/// The fields with these names, with all values of each; None = the request has none of them.
 fn forwarded(names: &[HeaderName], headers: &impl Headers) -> Option<ForwardedHeaders> {
     if names.is_empty() {
         return None;
@@ -70,7 +71,8 @@ fn forwarded(names: &[HeaderName], headers: &impl Headers) -> Option<ForwardedHe
     (!found.is_empty()).then(|| found.into())
 }
 
-/// The cookies in one field: HTTP/2 may bring them in several (RFC 9113 section 8.2.3). None = there are none.
+/// Joins the cookies into one field, because HTTP/2 may send them in several (RFC 9113 section 8.2.3). None = there are
+/// none.
 fn cookie(headers: &impl Headers) -> Option<HeaderValue> {
     let fields: Vec<&[u8]> = headers.values(&COOKIE).collect();
     HeaderValue::from_bytes(&fields.join(&b"; "[..])).ok().filter(|_| !fields.is_empty())
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(user("10.1.2.3", &[" \té "]).as_deref(), Some("é"));
         assert_eq!(user("10.1.2.3", &["\u{a0}ann\u{2003}"]).as_deref(), Some("\u{a0}ann\u{2003}"), "kept exactly");
         assert_eq!(user("10.1.2.3", &["\u{85}ann"]), None, "a control character");
-        assert_eq!(user("11.1.2.3", &["ann"]), None, "it is no proxy");
+        assert_eq!(user("11.1.2.3", &["ann"]), None, "it is not a proxy");
         for values in [&[][..], &[""], &["ann", "bob"], &["ann", "ann"], &["a\tb"]] {
             assert_eq!(user("10.1.2.3", values), None, "{values:?}");
         }

@@ -2,19 +2,19 @@
 
 use regex::{Regex, RegexBuilder};
 
-/// Longest pattern, bytes.
+/// The longest pattern, in bytes.
 pub(crate) const PATTERN_MAX: usize = 1_024;
-/// Memory that a compiled pattern may take, bytes.
+/// How much memory a compiled pattern may take, in bytes.
 const COMPILED_SIZE: usize = 1 << 20;
 
-/// A pattern: `*` and `**` stand for any run of characters, `?` for any one, `[ab]` and `[a-z]` for one of these,
-/// `[!ab]` for one of all others, `{news,sport:*}` for any of these patterns; `\` before a character takes its meaning
-/// away.
+/// A pattern. `*` and `**` match any run of characters, and `?` any one character. `[ab]` and `[a-z]` match one of
+/// these characters, `[!ab]` one of all others. `{news,sport:*}` matches any of these patterns. A `\` before a
+/// character takes its special meaning away.
 #[derive(Debug)]
 pub(crate) struct Glob(Regex);
 
 impl Glob {
-    /// Reads a pattern. None = it is not a pattern, or too long.
+    /// Reads a pattern; None = it is not a pattern, or it is too long.
     pub(crate) fn parse(pattern: &str) -> Option<Self> {
         if pattern.len() > PATTERN_MAX {
             return None;
@@ -23,13 +23,13 @@ impl Glob {
         RegexBuilder::new(&expression).dot_matches_new_line(true).size_limit(COMPILED_SIZE).build().ok().map(Glob)
     }
 
-    /// Whether the whole text matches.
+    /// Whether the pattern matches the whole text.
     pub(crate) fn fits(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
 
-/// The pattern as a regular expression.
+/// Translates the pattern into a regular expression.
 fn translate(pattern: &str) -> Option<String> {
     let mut expression = String::new();
     let mut depth = 0_u32;
@@ -56,7 +56,7 @@ fn translate(pattern: &str) -> Option<String> {
     (depth == 0).then_some(expression)
 }
 
-/// A set of characters, behind its `[`.
+/// Translates a set of characters, after its `[`.
 fn class(rest: &mut std::str::Chars<'_>) -> Option<String> {
     let mut expression = "[".to_owned();
     let mut is_empty = true;

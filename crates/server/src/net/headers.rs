@@ -2,10 +2,10 @@
 
 use hyper::header::{HeaderMap, HeaderName};
 
-/// Header fields of a request.
+/// How many header fields a request may have.
 pub(crate) const HEADERS_MAX: usize = 64;
 
-/// The header fields of a request.
+/// Access to the header fields of a request.
 pub(crate) trait Headers {
     /// The values of a field, in order.
     fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]>;
@@ -15,7 +15,7 @@ pub(crate) trait Headers {
         self.values(name).next()
     }
 
-    /// Whether a comma-separated field has a token, whatever its case.
+    /// Whether a comma-separated field contains a token, in any case.
     fn has_token(&self, name: &HeaderName, token: &str) -> bool {
         self.values(name)
             .flat_map(|value| value.split(|byte| *byte == b','))

@@ -1,6 +1,6 @@
-//! The host that a request is for (RFC 9112 section 3.2), and whether this node serves it:
-//! `http_server.allowed_hosts`. A page whose own name has been pointed at this node's address comes with that name as
-//! the host, so a list of names keeps such pages out.
+//! The host of a request (RFC 9112 section 3.2), and whether this node serves it: `http_server.allowed_hosts`. The
+//! owner of a page can point the page's own name at this node's address. Requests of the page then have that name as
+//! their host, so a list of names refuses them.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use touchline_engine::wildcard;
 
 use crate::net::headers::Headers;
 
-/// Why a request is refused.
+/// Why a host is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostRefusal {
-    /// There is no `Host`, or more than one, or it is not valid.
+    /// The request has no `Host`, or more than one, or the host is not valid.
     Malformed,
     /// The host is not in `http_server.allowed_hosts`.
     NotAllowed,
@@ -21,11 +21,11 @@ pub(crate) enum HostRefusal {
 /// Why a request is refused, for the log.
 pub(crate) const NOT_ALLOWED: &str = "the host of the request is not in http_server.allowed_hosts";
 
-/// Checks the host of a request. `target`: the authority of its target; where there are both, both must be allowed.
-/// `is_needed`: there must be a `Host`.
+/// Checks the host of a request. `target`: the authority of the request's target. If there are both, both must be
+/// allowed. `is_needed`: whether the request must have a `Host`.
 ///
 /// # Errors
-/// See [`HostRefusal`].
+/// [`HostRefusal`] says why the host is refused.
 pub(crate) fn check(
     headers: &impl Headers,
     target: Option<&str>,
@@ -49,7 +49,7 @@ pub(crate) fn check(
     if are_allowed && is_told { Ok(()) } else { Err(HostRefusal::NotAllowed) }
 }
 
-/// The bytes of which a host with or without a port may consist, by their numbers; an empty host is one.
+/// Which bytes may be part of a host with or without a port, by their numbers; the host may be empty.
 static IS_OF_HOST: [bool; 256] = {
     let mut known = [false; 256];
     let mut byte = 0;
@@ -66,7 +66,7 @@ static IS_OF_HOST: [bool; 256] = {
     known
 };
 
-/// Whether the list holds this host, with its port or without. Every list holds all IP addresses.
+/// Whether the list contains this host, with or without its port. Every list contains all IP addresses.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
     let host = host.to_ascii_lowercase();
     let name = match host.rsplit_once(':') {

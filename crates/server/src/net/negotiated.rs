@@ -9,23 +9,23 @@ use super::agent::Agent;
 use super::forwarded::RequestFields;
 use super::transport::Transport;
 
-/// What a client and the server have negotiated.
+/// What a client and the server have negotiated before a session begins.
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     pub(crate) transport: Transport,
-    /// The encoding and framing of messages.
+    /// The encoding and framing of the connection's messages.
     pub(crate) wire: Wire,
     pub(crate) agent: Agent,
     pub(crate) admission: Admission,
-    /// What is kept of the request's header fields.
+    /// The header fields of the request that the node keeps.
     pub(crate) fields: RequestFields,
 }
 
-/// Encoding and framing of messages over bare TCP.
+/// The encoding and framing of messages over bare TCP.
 const LINES: Wire = Wire { encoding: Encoding::Json, framing: Framing::Stream(Coding::Identity) };
 
 impl Negotiated {
-    /// What a client gets that speaks lines: there is nothing to negotiate.
+    /// What applies to a client that sends lines; nothing is negotiated with it.
     pub(crate) fn lines(admission: Admission) -> Self {
         let fields = RequestFields::default();
         Negotiated { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission, fields }

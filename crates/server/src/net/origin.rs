@@ -5,17 +5,17 @@ use crate::net::glob::Glob;
 /// Why a page is refused, for the log.
 pub(crate) const NOT_ALLOWED: &str = "the origin of the page is not in client.allowed_origins";
 
-/// The pages of `client.allowed_origins`: globs, which are read once.
+/// The origins in `client.allowed_origins`: patterns that are read once.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    /// `*` is among them: every page may connect.
+    /// Whether `*` is among them, so that every page may connect.
     is_any: bool,
     named: Vec<Glob>,
 }
 
 /// A text that is not a valid pattern of origins.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no pattern of origins: `*`, `?`, `[ab]` and `{{a,b}}` stand for others, and every bracket is closed")]
+#[error("{0:?} is not a pattern of origins: `*`, `?`, `[ab]` and `{{a,b}}` match other text; close every bracket")]
 pub struct BadOrigin(String);
 
 impl Origins {
@@ -31,20 +31,20 @@ impl Origins {
         Ok(Origins { is_any: allowed.iter().any(|pattern| pattern == "*"), named })
     }
 
-    /// Whether a browser from `origin` may connect. A request without an Origin does not come from a browser; one from
-    /// the server's own host is its own page.
+    /// Whether a browser with this `origin` may connect. A request without an Origin does not come from a browser. A
+    /// request from the server's own host comes from its own page.
     pub(crate) fn allow(&self, origin: Option<&str>, host: Option<&str>) -> bool {
         self.is_any || self.name(origin, host)
     }
 
-    /// Whether a request without an Origin may be served, by what it says in Sec-Fetch-Site: a browser leaves the
-    /// Origin out when a page embeds an address as if it were an image, and such a request may only come from the
-    /// server's own pages. Programs that are not browsers do not say anything.
+    /// Whether a request without an Origin may be served, according to its Sec-Fetch-Site. A browser omits the Origin
+    /// when a page embeds an address as if it were an image. Such a request may only come from the server's own pages.
+    /// Programs that are not browsers send no Sec-Fetch-Site.
     pub(crate) fn allow_unnamed(&self, site: Option<&str>) -> bool {
         self.is_any || site.is_none_or(|site| matches!(site, "same-origin" | "none"))
     }
 
-    /// As [`Origins::allow`], but not because of `*`.
+    /// The same as [`Origins::allow`], without regard to `*`.
     pub(crate) fn name(&self, origin: Option<&str>, host: Option<&str>) -> bool {
         let Some(origin) = origin else { return true };
         let origin = origin.to_ascii_lowercase();
@@ -56,7 +56,7 @@ impl Origins {
     }
 }
 
-/// A pattern as browsers write origins: in lower case, and without the default port of its scheme.
+/// A pattern in the form in which browsers write origins: in lower case, and without the default port of its scheme.
 fn canonical(pattern: &str) -> String {
     let pattern = pattern.to_ascii_lowercase();
     let port = if pattern.starts_with("https:") { ":443" } else { ":80" };

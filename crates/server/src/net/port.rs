@@ -1,34 +1,34 @@
-//! What a port serves, and how.
+//! What a port serves, and which protocols it uses.
 
 use std::sync::Arc;
 
 use crate::tls::Tls;
 
-/// What a port of HTTP serves.
+/// What an HTTP port serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PortRole {
-    /// Everything: there is no internal port.
+    /// Everything, because there is no internal port.
     Whole,
-    /// Clients only: the API and the probes have the internal port.
+    /// Clients only, because the internal port serves the API and the probes.
     Outer,
     /// The internal port: everything that is not for clients.
     Inner,
-    /// The server API over gRPC, and nothing else.
+    /// Only the server API over gRPC.
     Grpc,
 }
 
 impl PortRole {
-    /// Whether clients, and pages for them, are served.
+    /// Whether the port serves clients, and pages for them.
     pub(crate) fn serves_clients(self) -> bool {
         matches!(self, PortRole::Whole | PortRole::Outer)
     }
 
-    /// Whether metrics and probes are served.
+    /// Whether the port serves metrics and probes.
     pub(crate) fn serves_operators(self) -> bool {
         matches!(self, PortRole::Whole | PortRole::Inner)
     }
 
-    /// Whether the server API is served. `is_external`: it belongs to the clients' port.
+    /// Whether the port serves the server API. `is_external`: whether the API belongs to the clients' port.
     pub(crate) fn serves_api(self, is_external: bool) -> bool {
         match self {
             PortRole::Whole => true,
@@ -39,12 +39,12 @@ impl PortRole {
     }
 }
 
-/// What a port speaks.
+/// What a port serves, and with which protocols.
 #[derive(Clone)]
 pub(crate) struct Port {
     pub(crate) side: PortRole,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) is_for_lines: bool,
-    /// Connections begin with a header of the PROXY protocol.
+    /// Whether connections begin with a header of the PROXY protocol.
     pub(crate) is_introduced: bool,
 }

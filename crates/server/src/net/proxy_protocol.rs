@@ -1,5 +1,5 @@
-//! The PROXY protocol (HAProxy, version 1 and 2): first of all a proxy tells the address of the client for which it has
-//! opened a connection.
+//! The PROXY protocol (HAProxy, version 1 and 2). At the beginning of a connection, a proxy sends the address of the
+//! client for which it has opened the connection.
 
 use std::net::IpAddr;
 
@@ -9,20 +9,20 @@ use tokio::net::TcpStream;
 
 use crate::net::remote::Remote;
 
-/// Longest header of version 1, bytes with the line's end.
+/// The longest header of version 1, in bytes, including the end of the line.
 const TEXT_MAX: usize = 107;
-/// Longest header of version 2, bytes with what it holds besides addresses (TLVs); such with a certificate's name have
-/// some hundred.
+/// The longest header of version 2, in bytes, including its contents besides addresses (TLVs). A header with a
+/// certificate's name has some hundred bytes.
 const BINARY_MAX: usize = 2_048;
-/// How the versions begin.
+/// The first bytes of the versions.
 const TEXT_BEGINS: &[u8] = b"PROXY ";
 const BINARY_BEGINS: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// What version 2 has before the part whose length it tells.
+/// The size of the part of version 2 before the part whose length it contains, in bytes.
 const BINARY_HEAD: usize = BINARY_BEGINS.len() + 4;
-// The addresses of two Unix sockets, the longest of the specification (216 bytes), are not too long.
+// The longest addresses of the specification, those of two Unix sockets (216 bytes), are not too long.
 const _: () = assert!(BINARY_HEAD + 216 <= BINARY_MAX);
 
-/// Reads the header from a socket, and no byte behind it. None = there is no header, or the socket has ended.
+/// Reads the header from a socket, and no byte after it. None = there is no header, or the socket has ended.
 pub(crate) async fn read(socket: &mut TcpStream, proxy: IpAddr) -> Option<Remote> {
     let mut header = vec![0; BINARY_BEGINS.len()];
     socket.read_exact(&mut header).await.ok()?;
@@ -46,7 +46,7 @@ async fn read_binary(socket: &mut (impl AsyncRead + Unpin), header: &mut Vec<u8>
     Some(())
 }
 
-/// Takes what has come up to the end of the line: what is behind it stays in the socket.
+/// Takes the bytes up to the end of the line. Later bytes stay in the socket.
 async fn read_line(socket: &mut TcpStream, header: &mut Vec<u8>) -> Option<()> {
     let mut room = [0; TEXT_MAX];
     while header.len() < TEXT_MAX {
@@ -63,7 +63,7 @@ async fn read_line(socket: &mut TcpStream, header: &mut Vec<u8>) -> Option<()> {
     None
 }
 
-/// Reads a whole header. None = it is malformed.
+/// Parses a whole header; None = it is malformed.
 fn parse(header: &[u8], proxy: IpAddr) -> Option<Remote> {
     let config = ParseConfig { include_tlvs: false, ..ParseConfig::default() };
     let (parsed, length) = ProxyHeader::parse(header, config).ok()?;
@@ -87,7 +87,7 @@ mod tests {
         [&head[..], rest].concat()
     }
 
-    /// The client's address; `-` = the proxy's own; none = refused.
+    /// The address of the client; `-` = the proxy's own; None = refused.
     fn read_of(header: &[u8]) -> Option<String> {
         let remote = parse(header, PROXY)?;
         assert!(remote.is_introduced, "what comes behind the header is the client's own");

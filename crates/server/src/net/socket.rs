@@ -1,8 +1,8 @@
-//! What a connection reads from and writes to.
+//! The sockets from which connections read and to which they write.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, TcpStream as StdTcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream as StdTcpStream};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
 use socket2::SockRef;
 
-/// A non-blocking socket on its way to the shard.
+/// A non-blocking socket that is passed to the shard.
 pub(crate) enum AcceptedSocket {
-    /// The client's own.
+    /// The client's own socket.
     Tcp(StdTcpStream),
-    /// The client's own, and the session of its TLS.
+    /// The client's own socket, and its TLS session.
     Tls(StdTcpStream, Box<ServerConnection>),
-    /// One end of a pair: a task carries the bytes between the other end and a stream of HTTP/2.
+    /// One end of a pair of sockets. A task carries the bytes between the other end and a stream of HTTP/2.
     Pair(StdUnixStream),
 }
 
-/// The socket of a connection.
+/// The socket of a connection that a shard serves.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Tls(Box<TlsSession>),
@@ -61,7 +61,7 @@ impl Socket {
         peeked.is_ok_and(|length| length > 0)
     }
 
-    /// The address of the peer: the client, or the proxy before it. None = the system does not know it any more.
+    /// The address of the peer: the client, or the proxy in front of it. None = the system does not know it any more.
     pub(crate) fn peer_address(&self) -> Option<IpAddr> {
         let socket = match self {
             Socket::Tcp(socket) => socket,
@@ -71,41 +71,41 @@ impl Socket {
         socket.peer_addr().ok().map(|address| address.ip().to_canonical())
     }
 
-    /// Whether the system may tell where the peer is: it is not one end of a pair.
+    /// Whether the system may know the address of the peer. It does not if the socket is one end of a pair.
     pub(crate) fn has_peer_address(&self) -> bool {
         !matches!(self, Socket::Pair(_))
     }
 
     /// Makes the system break the connection when the peer has not acknowledged output for this long (tcp(7),
-    /// TCP_USER_TIMEOUT), which detects a peer that is gone where pings need no pong. None = the system's own limit.
+    /// TCP_USER_TIMEOUT). That detects a peer that is gone where pings need no pong. None = the system's own limit.
     pub(crate) fn end_when_silent(&self, limit: Option<Duration>) {
         let socket = match self {
             Socket::Tcp(socket) => socket,
             Socket::Tls(tls) => &tls.socket,
             Socket::Pair(_) => return,
         };
-        // A system that can't do it leaves the connection to its own timeouts.
+        // A system without this option leaves the connection to its own timeouts.
         let _ = SockRef::from(socket).set_tcp_user_timeout(limit);
     }
 
-    /// Makes the system take no more output than `unsent` bytes ahead of what it can send (tcp(7), TCP_NOTSENT_LOWAT),
-    /// and no more than `unacknowledged` bytes (doubled, with its own overhead) ahead of what the peer has acknowledged
-    /// (socket(7), SO_SNDBUF): what it has taken cannot be dropped any more.
+    /// Limits the output that the system takes, because it cannot be dropped any more. The system takes at most
+    /// `unsent` bytes ahead of what it can send (tcp(7), TCP_NOTSENT_LOWAT). It takes at most `unacknowledged` bytes
+    /// (doubled, with its own overhead) ahead of what the peer has acknowledged (socket(7), SO_SNDBUF).
     pub(crate) fn limit_unsent(&self, unsent: u32, unacknowledged: usize) {
         let socket = match self {
             Socket::Tcp(socket) => SockRef::from(socket),
             Socket::Tls(tls) => SockRef::from(&tls.socket),
-            // What is behind the pair has limits of its own.
+            // The other end of the pair has limits of its own.
             Socket::Pair(socket) => return drop(SockRef::from(socket).set_send_buffer_size(unsent as usize)),
         };
-        // A system that can't do it takes as much as its buffers hold.
+        // A system without these options takes as much as its buffers hold.
         let _ = socket.set_tcp_notsent_lowat(unsent).and(socket.set_send_buffer_size(unacknowledged));
     }
 
-    /// Sends the closing alert of TLS: without it the peer can't distinguish an end from a link that was cut.
+    /// Sends the closing alert of TLS. Without it, the peer can't distinguish an end from a broken link.
     ///
     /// # Errors
-    /// When the socket is full (`WouldBlock`), or broken.
+    /// When the socket is full (`WouldBlock`) or broken.
     pub(crate) fn finish(&mut self) -> Result<()> {
         match self {
             Socket::Tls(tls) => {
@@ -116,7 +116,19 @@ impl Socket {
         }
     }
 
-    /// Whether it speaks TLS.
+    /// Closes the output side: the peer sees its end, and may still send.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub(crate) fn close_output(&self) -> Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Socket::Tls(tls) => tls.socket.shutdown(Shutdown::Write),
+            Socket::Pair(socket) => socket.shutdown(Shutdown::Write),
+        }
+    }
+
+    /// Whether the socket uses TLS.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Socket::Tls(_))
     }
@@ -165,10 +177,10 @@ impl Write for Socket {
     }
 }
 
-/// The most encrypted bytes that may wait for the socket.
+/// How many encrypted bytes may wait for the socket.
 const WAITING_MAX: usize = 32 * 1024;
 
-/// A socket with TLS. The shard's own buffers drive the session, which holds none while it is idle.
+/// A socket with TLS. The shard's own buffers drive the session, which has no buffers while it is idle.
 pub(crate) struct TlsSession {
     socket: TcpStream,
     session: ServerConnection,
@@ -196,7 +208,7 @@ impl TlsSession {
         }
     }
 
-    /// Takes as many bytes as there is room for. If that is not all, the socket is full.
+    /// Takes as many bytes as there is room for. If these are not all, the socket is full.
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut taken = 0;
         loop {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use touchline_config::Settings;
 use touchline_engine::session::TransportMode;
 
-/// A transport of clients.
+/// The ways in which clients can connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     WebSocket,
@@ -18,7 +18,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// All transports.
+    /// All transports, in the order of their numbers.
     pub(crate) const ALL: [Transport; 7] = [
         Transport::WebSocket,
         Transport::HttpStream,
@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Time between two pings.
+    /// The time between two pings.
     pub(crate) fn ping_interval(self, settings: &Settings) -> Duration {
         let own = match self {
             Transport::WebSocket => Duration::ZERO,
@@ -56,7 +56,7 @@ impl Transport {
         if own.is_zero() { settings.client.ping_interval } else { own }
     }
 
-    /// What the transport can do, as sessions see it.
+    /// What the transport can do, in the terms of sessions.
     pub(crate) fn mode(self) -> TransportMode {
         match self {
             Transport::WebSocket => TransportMode::Duplex,

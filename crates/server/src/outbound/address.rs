@@ -1,4 +1,4 @@
-//! The address of another server: how it is shown, and the user that it names.
+//! The address of another server: how it is shown, and the user that it contains.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,10 +12,10 @@ pub(crate) fn shown_address(uri: &Uri) -> String {
     format!("{}://{host}{}", uri.scheme_str().unwrap_or_default(), uri.path())
 }
 
-/// The `Authorization` (RFC 7617) of an address with a user and a password. None = it has none.
+/// The `Authorization` header (RFC 7617) for an address with a user and a password; None = it has none.
 pub(crate) fn basic_authorization(uri: &Uri) -> Option<HeaderValue> {
     let (user, _) = uri.authority()?.as_str().rsplit_once('@')?;
-    // In a form a plus is a space and an ampersand separates; here both stand for themselves.
+    // In a form, a plus is a space and an ampersand separates; here both are ordinary characters.
     let form = format!("user={}", user.replace('+', "%2B").replace('&', "%26").replace(';', "%3B"));
     let (_, user) = form_urlencoded::parse(form.as_bytes()).next()?;
     let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(user.as_bytes()))).ok()?;

@@ -1,4 +1,4 @@
-//! The HTTP client.
+//! The HTTP client of the node, for requests to other servers.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use super::resolver::Resolver;
 use super::tls;
 use crate::tls::TlsError;
 
-/// Connections to one server that are kept while no request needs them.
+/// How many idle connections to one server are kept.
 const IDLE_CONNECTIONS: usize = 255;
-/// How long they are kept: less than the 5 s after which Node.js closes them, so that hardly a request meets a
-/// connection that is being closed.
+/// How long idle connections are kept. It is less than the 5 s after which Node.js closes them, so that hardly any
+/// request meets a connection that is being closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Time for the answer, where a connection is tried.
+/// How long the answer may take when a connection is tried.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends requests. Clones share their connections. Only for threads that run tokio.
@@ -34,7 +34,7 @@ pub(crate) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
 }
 
-/// A whole answer.
+/// A complete answer of a server.
 #[derive(Debug)]
 pub(crate) struct OutboundAnswer {
     pub(crate) status: StatusCode,
@@ -42,31 +42,32 @@ pub(crate) struct OutboundAnswer {
     pub(crate) body: Bytes,
 }
 
-/// Why there is no answer. The text is for logs: it holds nothing of the request or the answer.
+/// Why there is no answer. The text is for logs: it contains nothing of the request or the answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutboundError {
     /// No connection could be made, or TLS does not trust the server.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The connection broke before the whole answer had come, or the answer is not HTTP.
+    /// The connection broke before the answer was complete, or the answer is not HTTP.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The answer is larger than it may be.
+    /// The answer is larger than this many bytes, which are allowed.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
 }
 
 impl OutboundError {
-    /// Whether the server has answered, with something that cannot be used.
+    /// Whether the server has answered, but with an unusable answer.
     pub(crate) fn is_of_answer(&self) -> bool {
         matches!(self, OutboundError::TooLarge(_))
     }
 }
 
 impl HttpClient {
-    /// A client that trusts servers as `settings` say; where these say nothing, the authorities of the system.
-    /// `section`: the section of `settings`, for errors. `silence`: how long a connection of HTTP/2 with requests under
-    /// way may be silent before it is asked for a sign of life; without one in as much time it takes no request more.
+    /// Makes a client that trusts servers according to `settings`; without such settings, it trusts the authorities of
+    /// the system. `section`: the section of `settings`, for errors. `silence`: how long an HTTP/2 connection with
+    /// requests under way may be silent before it is pinged. Without an answer in the same time, it takes no more
+    /// requests.
     ///
     /// # Errors
     /// When a certificate, a key or an authority of the settings cannot be used.
@@ -83,10 +84,10 @@ impl HttpClient {
         Ok(HttpClient { client })
     }
 
-    /// Sends a request and returns its answer, whose body has not been read. See [`HttpClient::send`].
+    /// Sends a request and returns its answer, whose body is not read yet. See [`HttpClient::send`].
     ///
     /// # Errors
-    /// See [`OutboundError`].
+    /// [`OutboundError`] says why there is no answer.
     pub(crate) async fn begin(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, OutboundError> {
         self.client.request(request).await.map_err(|error| {
             let text = causes(&error);
@@ -97,7 +98,7 @@ impl HttpClient {
     /// Asks a server for its options, which changes nothing (RFC 9110, 9.2.1). Returns the status of its answer.
     ///
     /// # Errors
-    /// Why it cannot be reached.
+    /// Why the server cannot be reached.
     pub(crate) async fn try_connection(&self, uri: &Uri) -> Result<String, String> {
         let request = Request::options(uri.clone()).body(Full::default()).map_err(|error| error.to_string())?;
         match tokio::time::timeout(TRIAL_TIMEOUT, self.begin(request)).await {
@@ -108,10 +109,10 @@ impl HttpClient {
     }
 
     /// Sends a request and reads its answer, of at most `answer_max` bytes. A request is sent again only if a kept
-    /// connection was closed before the server had taken a byte of it.
+    /// connection was closed before the server had taken any byte of it.
     ///
     /// # Errors
-    /// See [`OutboundError`].
+    /// [`OutboundError`] says why there is no answer.
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -132,8 +133,8 @@ impl HttpClient {
     }
 }
 
-/// Reads a body that nobody needs, up to so many bytes, so that its connection can be used again. One that is longer
-/// costs its connection.
+/// Reads a body that is not needed, up to `most` bytes, so that its connection can be used again. If the body is
+/// longer, its connection is closed.
 pub(crate) async fn discard(mut body: Incoming, most: usize) {
     let mut read = 0;
     while read <= most
@@ -143,7 +144,7 @@ pub(crate) async fn discard(mut body: Incoming, most: usize) {
     }
 }
 
-/// What connects without TLS.
+/// Makes the connector without TLS.
 pub(super) fn plain_connector() -> HttpConnector<Resolver> {
     let mut connector = HttpConnector::new_with_resolver(Resolver::of_system());
     connector.set_nodelay(true);
@@ -151,7 +152,7 @@ pub(super) fn plain_connector() -> HttpConnector<Resolver> {
     connector
 }
 
-/// What connects with TLS where the address says so, and trusts servers as `settings` say.
+/// Makes a connector that uses TLS if the address says so, and trusts servers according to `settings`.
 ///
 /// # Errors
 /// When a certificate, a key or an authority of the settings cannot be used.
@@ -171,7 +172,7 @@ pub(super) fn trusting(
     Ok(builder.with_server_name_resolver(FixedServerNameResolver::new(name)))
 }
 
-/// The causes of an error in one line, the last first: that is what an operator can mend.
+/// The causes of an error in one line, the last first, because that is the one an operator can correct.
 pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

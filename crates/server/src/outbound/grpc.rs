@@ -1,4 +1,4 @@
-//! The client of gRPC.
+//! The gRPC client of the node.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use super::client::{causes, plain_connector, trusting};
 use super::resolver::Resolver;
 use crate::tls::TlsError;
 
-/// How long bytes may wait for the server's acknowledgement until the connection counts as broken. Pings would do the
-/// same, and servers of gRPC refuse clients that ping them often.
+/// How long bytes may wait for the server's acknowledgement before the connection counts as broken. Pings would detect
+/// it too, but gRPC servers refuse clients that ping them often.
 const UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(10);
 
 /// Calls methods of one server. Clones share their connection. Only for threads that run tokio.
@@ -36,15 +36,15 @@ pub(crate) struct GrpcClient {
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(crate) struct GrpcError {
-    /// The status; None = the answer itself cannot be used.
+    /// The status of the call; None = the answer itself cannot be used.
     pub(crate) code: Option<Code>,
-    /// For logs: it holds nothing of the request or the answer.
+    /// The text for logs, which contains nothing of the request or the answer.
     pub(crate) text: String,
 }
 
 impl GrpcClient {
-    /// A client of a server that it trusts as `tls` says. `origin`: `http://host:port`, or `https://…` with TLS.
-    /// `section`: the section of `tls`, for errors. `is_compressed`: questions are, and answers may be.
+    /// Makes a client of a server that it trusts according to `tls`. `origin`: `http://host:port`, or `https://…` with
+    /// TLS. `section`: the section of `tls`, for errors. `is_compressed`: questions are compressed, and answers may be.
     ///
     /// # Errors
     /// When a certificate, a key or an authority of the settings cannot be used.
@@ -66,10 +66,10 @@ impl GrpcClient {
         Ok(GrpcClient { grpc })
     }
 
-    /// Calls a method and reads its answer, of at most `answer_max` bytes. `timeout`: told to the server.
+    /// Calls a method and reads its answer, of at most `answer_max` bytes. `timeout`: sent to the server.
     ///
     /// # Errors
-    /// See [`GrpcError`].
+    /// [`GrpcError`] says why there is no answer.
     pub(crate) async fn call<Q, A>(
         &self,
         path: &'static str,
@@ -88,12 +88,12 @@ impl GrpcClient {
         let mut grpc = self.grpc.clone().max_decoding_message_size(answer_max);
         let answer = grpc.unary(request, PathAndQuery::from_static(path), BytesCodec(ProstCodec::default())).await;
         let answer = answer.map_err(|status| call_error(&status))?.into_inner();
-        A::decode(answer).map_err(|_| GrpcError { code: None, text: "the answer is no message of its type".into() })
+        A::decode(answer).map_err(|_| GrpcError { code: None, text: "the answer is not a message of its type".into() })
     }
 }
 
-/// Writes messages, and reads answers as bytes: a status that the library makes of an answer that it cannot decode
-/// looks like one of the server.
+/// Writes messages, and reads answers as bytes. If the library decoded them, its status for an answer that it cannot
+/// decode would look like a status of the server.
 struct BytesCodec<Q>(ProstCodec<Q, ()>);
 
 impl<Q: Message + Send + 'static> Codec for BytesCodec<Q> {
@@ -122,15 +122,15 @@ impl Decoder for BytesDecoder {
     }
 }
 
-/// A status without its text where a server has written it: that may hold anything.
+/// Makes an error from a status. The text of a server is left out, because it may contain anything.
 fn call_error(status: &Status) -> GrpcError {
     match (status.code(), std::error::Error::source(status)) {
-        // No server has answered: what the HTTP client says has no status of its own.
+        // No server has answered: errors of the HTTP client have no status of their own.
         (Code::Unknown, Some(source)) => {
             GrpcError { code: Some(Code::Unavailable), text: format!("no answer: {}", causes(source)) }
         }
         (code, Some(source)) => GrpcError { code: Some(code), text: format!("{}: {}", name(code), causes(source)) },
-        // The library gives this one to an answer that is too large, too.
+        // The library gives this status to an answer that is too large, too.
         (Code::OutOfRange, None) => {
             let text = "the answer is larger than hooks.answer_size_max, or its status is OUT_OF_RANGE";
             GrpcError { code: Some(Code::OutOfRange), text: text.into() }

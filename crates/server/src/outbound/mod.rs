@@ -1,5 +1,5 @@
-//! Requests of the node to other servers over HTTP/1.1, HTTP/2 and gRPC: connections are kept, a redirect is never
-//! followed, and an answer has a greatest size. The time limit is the caller's.
+//! Requests of the node to other servers over HTTP/1.1, HTTP/2 and gRPC. Connections are kept, redirects are never
+//! followed, and answers have a maximum size. The caller sets the timeout.
 
 mod address;
 mod client;

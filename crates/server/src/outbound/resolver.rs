@@ -1,8 +1,8 @@
 //! Finds the addresses of other servers by their names, as the system knows them.
 //!
-//! The system takes a thread for each look-up, and the thread stays until it has an answer, which takes a minute and
-//! more where servers of names are away; who has asked gives up long before. So a client has at most one look-up of a
-//! name under way, whose answer is that of all who ask meanwhile.
+//! The system uses a thread for each look-up until it has an answer. If name servers cannot be reached, this takes a
+//! minute or more, and the caller gives up long before. So a client has at most one look-up of a name under way. All
+//! callers that ask for the name meanwhile share its answer.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,22 +15,22 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tokio::sync::watch;
 use tower_service::Service;
 
-/// What a look-up has found, or what the system says.
+/// The addresses that a look-up has found, or the error of the system.
 type LookedUp = Result<Arc<[SocketAddr]>, Arc<str>>;
 
-/// Looks a name up, and takes a thread meanwhile.
+/// Looks a name up, and blocks a thread meanwhile.
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Looks names up. Clones share what is under way.
+/// Looks names up. Clones share the look-ups under way.
 #[derive(Clone)]
 pub(crate) struct Resolver {
     look_up: Arc<LookUp>,
-    /// By name.
+    /// The look-ups under way, by name.
     under_way: Arc<Mutex<HashMap<Name, watch::Receiver<Option<LookedUp>>>>>,
 }
 
 impl Resolver {
-    /// A resolver that asks the system.
+    /// Makes a resolver that asks the system.
     pub(super) fn of_system() -> Self {
         Resolver::new(|name| Ok((name, 0).to_socket_addrs()?.collect()))
     }
@@ -39,7 +39,7 @@ impl Resolver {
         Resolver { look_up: Arc::new(look_up), under_way: Arc::default() }
     }
 
-    /// The look-up of a name that is under way; if there is none, one begins.
+    /// Joins the look-up of a name that is under way. If there is none, one begins.
     fn join(&self, name: Name) -> watch::Receiver<Option<LookedUp>> {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = under_way.get(&name) {
@@ -50,7 +50,7 @@ impl Resolver {
         let resolver = self.clone();
         tokio::task::spawn_blocking(move || {
             let addresses = (resolver.look_up)(name.as_str());
-            // Who asks from now on gets a new answer.
+            // Callers that ask from now on start another look-up.
             resolver.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
             told.send_replace(Some(addresses.map(Arc::from).map_err(|error| error.to_string().into())));
         });
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// A system that answers for `slow` when the test lets it.
+    /// A system that answers for `slow` when the test allows it.
     #[derive(Default)]
     struct SlowSystem {
         is_open: Mutex<bool>,
@@ -123,7 +123,7 @@ mod tests {
         let system = Arc::new(SlowSystem::default());
         let asked = Arc::clone(&system);
         let mut resolver = Resolver::new(move |name| asked.look_up(name));
-        // Who gives up leaves the look-up alone, and who asks again joins it.
+        // A caller that gives up leaves the look-up alone, and a caller that asks again joins it.
         for _ in 0..50 {
             let mut asking = resolver.clone();
             let pending = tokio::spawn(asking.call(name("slow")));
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(system.begun.load(SeqCst), 3, "one for each name");
         system.open();
         assert_eq!(waiting.await.expect("it is known").len(), 1);
-        // An answer is not kept.
+        // An answer is not kept for later callers.
         assert_eq!(resolver.call(name("slow")).await.expect("it is known").len(), 1);
         assert_eq!(system.begun.load(SeqCst), 4);
         assert!(resolver.under_way.lock().expect("no thread panics with it").is_empty());

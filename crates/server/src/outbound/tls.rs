@@ -1,4 +1,4 @@
-//! Which servers a client trusts, and by which certificate it is known to them.
+//! Which servers a client trusts, and which certificate it shows them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use touchline_config::ClientTlsSettings;
 
 use crate::tls::{TlsError, authorities, client_certificate};
 
-/// The TLS configuration of a client, without ALPN.
+/// Makes the TLS configuration of a client, without ALPN.
 ///
 /// # Errors
 /// When a certificate, a key or an authority of the settings cannot be used.
@@ -33,14 +33,15 @@ pub(crate) fn config(section: &str, settings: &ClientTlsSettings) -> Result<Clie
     }
 }
 
-/// The authorities that the system trusts. One without a file of them trusts none: then TLS fails, and says so.
+/// The authorities that the system trusts. A system without a file of them trusts none: then TLS fails with an error
+/// that says so.
 fn system_authorities() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
 
-/// Trusts every server (`insecure_skip_verify`). The signatures of the handshake are checked all the same.
+/// Trusts every server (`insecure_skip_verify`). The signatures of the handshake are still checked.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

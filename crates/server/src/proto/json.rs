@@ -1,4 +1,4 @@
-//! Messages of gRPC as JSON: fields of the type `bytes` hold payloads, and a field that is empty is absent.
+//! gRPC messages as JSON. Fields of the type `bytes` contain payloads, and an empty field is left out.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use serde_json::value::RawValue;
 use touchline_protocol::notation::{bytes_of, notation};
 use touchline_protocol::payload::RawPayload;
 
-/// Whether a field has its default: then the JSON is without it.
+/// Whether a field has its default value; then it is left out of the JSON.
 pub(crate) fn is_absent<T: Default + PartialEq>(field: &T) -> bool {
     *field == T::default()
 }
 
-/// Writes `bytes` as the JSON that they hold, or as the notation of bytes.
+/// Writes `bytes` as the JSON value that they contain, or in the JSON notation for bytes.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub(crate) fn write<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
     if let Some(json) = RawPayload::Bytes(bytes).value() {
         return json.serialize(serializer);
@@ -28,10 +28,10 @@ pub(crate) fn write<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok
     json.serialize(serializer)
 }
 
-/// Reads a JSON value as `bytes` that hold it, or those that it is the notation of.
+/// Reads a JSON value as `bytes` that contain it, or decodes the JSON notation for bytes.
 ///
 /// # Errors
-/// When it is no JSON.
+/// When the value is not JSON.
 pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
     let json = Box::<RawValue>::deserialize(deserializer)?;
     let text = Bytes::from(Box::<str>::from(json).into_boxed_bytes().into_vec());

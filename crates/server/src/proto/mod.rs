@@ -1,4 +1,4 @@
-//! The messages of gRPC. They are generated from the `.proto` files of the repository; a test of this crate makes them
+//! The gRPC messages. They are generated from the `.proto` files of the repository. A test of this crate generates them
 //! again and compares.
 
 pub(crate) mod json;

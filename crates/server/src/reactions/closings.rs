@@ -1,5 +1,5 @@
-//! Channels that are closed and not yet published for the last time, as far as this node goes: which of its shards have
-//! counted all, and when it is this node's turn to publish.
+//! Channels that are closed and whose final result is not published yet. For each, it knows which shards of this node
+//! have counted everything, and when it is this node's turn to publish.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,41 +7,41 @@ use touchline_engine::ShardId;
 use touchline_engine::reactions::RoundId;
 use touchline_protocol::stream::ChannelName;
 
-/// How long a node waits for each node before it whose turn it is to publish, milliseconds.
+/// How long a node waits for each node that is before it in the order of publishing, in milliseconds.
 const TURN_MS: u64 = 3_000;
-/// How long the first one waits for nodes in sight that have not said that they have counted all, milliseconds.
+/// How long the first node waits for nodes in sight that have not reported all their counts, in milliseconds.
 const COMPLETE_PATIENCE_MS: u64 = 10_000;
-/// When a publication that was refused is tried again, milliseconds.
+/// How long after a refused publication it is retried, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// The closed channels. They are channels of the book, so `reactions.channel_limit` bounds them, and each is removed
-/// when its result is published ([`Closings::retain`]).
+/// The closed channels. They are in the book, so `reactions.channel_limit` bounds them. Each is removed when its result
+/// is published ([`Closings::retain`]).
 #[derive(Debug)]
 pub(super) struct Closings {
     shards: usize,
     channels: HashMap<ChannelName, Closing>,
 }
 
-/// How far the closing of a channel is.
+/// How far the closing of a channel has got.
 #[derive(Debug)]
 struct Closing {
     round: RoundId,
-    /// Shards of this node that count nothing more in the round.
+    /// The shards of this node that count nothing more in the round.
     ended: BTreeSet<ShardId>,
-    /// Since when all is there that is to be published, Unix milliseconds; 0 = it is not.
+    /// Since when all counts are complete, in Unix milliseconds; 0 = they are not.
     ready_since_ms: u64,
     is_publishing: bool,
-    /// Not before, Unix milliseconds.
+    /// Until when no publication is tried, in Unix milliseconds.
     retry_at_ms: u64,
 }
 
 impl Closings {
-    /// No channels. `shards`: how many shards this node has.
+    /// Makes an empty table. `shards`: how many shards this node has.
     pub(super) fn new(shards: usize) -> Self {
         Closings { shards, channels: HashMap::new() }
     }
 
-    /// The shards are told that a round is closed.
+    /// Notes that a round is closed and that the shards are being notified.
     pub(super) fn begin(&mut self, channel: &ChannelName, round: RoundId) {
         if self.channels.get(channel).is_some_and(|closing| closing.round == round) {
             return;
@@ -51,7 +51,7 @@ impl Closings {
         self.channels.insert(channel.clone(), closing);
     }
 
-    /// A shard counts nothing more in a round. Returns whether that holds for all shards now.
+    /// Notes that a shard counts nothing more in a round. Returns whether this is so for all shards now.
     pub(super) fn end_shard(&mut self, shard: ShardId, channel: &ChannelName, round: &RoundId) -> bool {
         let Some(closing) = self.channels.get_mut(channel).filter(|closing| closing.round == *round) else {
             return false;
@@ -59,9 +59,9 @@ impl Closings {
         closing.ended.insert(shard) && closing.ended.len() == self.shards
     }
 
-    /// Whether this node is to publish a channel that was closed at `closed_ms`, Unix milliseconds. `turn`: nodes that
-    /// come before it. `is_ready`: all is there. If so, the publication is under way until
-    /// [`Closings::note_published`].
+    /// Whether this node must publish a channel now that was closed at `closed_ms`, in Unix milliseconds. `turn`: how
+    /// many nodes come before it. `is_ready`: whether all counts are complete. If it returns true, the publication is
+    /// under way until [`Closings::note_published`].
     pub(super) fn takes_turn(
         &mut self,
         channel: &ChannelName,
@@ -83,7 +83,7 @@ impl Closings {
         is_turn
     }
 
-    /// A publication has come to its end: if it was refused, it is tried again later.
+    /// Notes that a publication has ended. If it was refused, it is retried later.
     pub(super) fn note_published(&mut self, channel: &ChannelName, round: &RoundId, now_ms: u64) {
         if let Some(closing) = self.channels.get_mut(channel).filter(|closing| closing.round == *round) {
             (closing.is_publishing, closing.retry_at_ms) = (false, now_ms.saturating_add(RETRY_MS));

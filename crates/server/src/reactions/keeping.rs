@@ -1,4 +1,4 @@
-//! What is kept of the totals in the primary database: one row for each incarnation of a node and channel.
+//! The totals that are stored in the primary database: one row for each channel and incarnation of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,48 +11,49 @@ use touchline_store::{ReactionPlace, ReactionRow, StoreRefusal};
 
 use crate::node::Node;
 
-/// How often changed totals are written, milliseconds.
+/// How often changed totals are written, in milliseconds.
 const KEEP_MS: u64 = 1_000;
-/// Rows of one write, and of one read.
+/// How many rows one write or one read has.
 const ROWS: usize = 1_000;
-/// How long a node that starts shows nothing because it reads what was counted before, milliseconds.
+/// How long a node that starts shows no totals because it reads earlier counts, in milliseconds.
 const LOAD_PATIENCE_MS: u64 = 10_000;
 /// How long a node that stops waits for its last write.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// Outcomes that can wait: one write and one read are under way at most.
+/// How many outcomes can wait: at most one write and one read are under way.
 const OUTCOMES: usize = 2;
 
-/// What a write or a read has come to.
+/// The outcome of a write or a read.
 pub(super) enum KeepingOutcome {
-    /// These channels are written, or why not.
+    /// These channels are written, or the reason why they are not.
     Kept(Vec<ChannelName>, Result<(), StoreRefusal>),
-    /// Rows of the database, or why they can't be read.
+    /// Rows of the database, or the reason why they can't be read.
     Loaded(Result<Vec<ReactionRow>, StoreRefusal>),
 }
 
-/// The totals that are kept.
+/// The totals that are stored in the primary database.
 pub(super) struct KeptTotals {
     node: Arc<Node>,
     contributor: Box<str>,
-    /// Channels whose totals have changed since the write that is under way began.
+    /// Channels whose totals have changed since the write under way began.
     changed: BTreeSet<ChannelName>,
     /// Channels for whose write a request waits, and whether that write has begun. They are channels of the book.
     urgent: BTreeMap<ChannelName, bool>,
-    /// Channels that are still to be written in this round. Those that change meanwhile wait for the next one, so that
-    /// busy channels keep none from its turn.
+    /// Channels that are still to be written in this round. Channels that change meanwhile wait for the next round, so
+    /// that busy channels do not keep others from their turn.
     round: Vec<ChannelName>,
-    /// A write is under way.
+    /// Whether a write is under way.
     is_keeping: bool,
     keep_at_ms: u64,
-    /// Where reading goes on, and when; `None` = all is read, or nothing is kept.
+    /// Where and when reading continues; `None` = everything is read, or nothing is stored.
     load: Option<Loading>,
-    /// What is not read then is shown when it is, Unix milliseconds.
+    /// Until when totals are withheld while reading continues, in Unix milliseconds. Later rows are shown when they are
+    /// read.
     loaded_by_ms: u64,
     sender: Sender<KeepingOutcome>,
     outcomes: Receiver<KeepingOutcome>,
 }
 
-/// How far the rows of earlier incarnations are read.
+/// How far the rows of earlier incarnations have been read.
 struct Loading {
     after: ReactionPlace,
     at_ms: u64,
@@ -81,7 +82,7 @@ impl KeptTotals {
         }
     }
 
-    /// Notes that this node has changed something in a channel.
+    /// Notes that this node has changed the totals of a channel.
     pub(super) fn change(&mut self, channel: &ChannelName) {
         if self.is_durable(channel) {
             if self.changed.is_empty() {
@@ -91,7 +92,7 @@ impl KeptTotals {
         }
     }
 
-    /// Notes the same, and writes it at once: a request waits until [`KeptTotals::is_kept`].
+    /// Notes a change and writes it at once. A request waits until [`KeptTotals::is_kept`].
     pub(super) fn change_now(&mut self, channel: &ChannelName) {
         if self.is_durable(channel) {
             self.changed.insert(channel.clone());
@@ -100,7 +101,7 @@ impl KeptTotals {
         }
     }
 
-    /// Whether no write is outstanding for which a request waits.
+    /// Whether no request has to wait for a write of this channel any more.
     pub(super) fn is_kept(&self, channel: &str) -> bool {
         !self.urgent.contains_key(channel)
     }
@@ -111,17 +112,17 @@ impl KeptTotals {
         is_wanted && self.node.store().is_some()
     }
 
-    /// Whether totals of earlier starts are being read: nothing is shown meanwhile, but for so long only.
+    /// Whether totals of earlier starts are being read. No totals are shown meanwhile, but only for a limited time.
     pub(super) fn is_loading(&self) -> bool {
         self.load.is_some() && self.node.clock.now_ms() < self.loaded_by_ms
     }
 
-    /// Whether something is to be written.
+    /// Whether there are totals to write.
     fn has_changes(&self) -> bool {
         !self.changed.is_empty() || !self.round.is_empty()
     }
 
-    /// When something is to be done, Unix milliseconds; `None` = not before something happens.
+    /// When the next step is due, in Unix milliseconds; `None` = no step is due before something else happens.
     pub(super) fn due_ms(&self) -> Option<u64> {
         let keep_at_ms = if self.round.is_empty() { self.keep_at_ms } else { 0 };
         let keep = (self.has_changes() && !self.is_keeping).then_some(keep_at_ms);
@@ -130,11 +131,11 @@ impl KeptTotals {
         [keep, load, patience].into_iter().flatten().min()
     }
 
-    /// What a write or a read has come to, once it has.
+    /// Waits for the outcome of a write or a read.
     pub(super) async fn outcome(&mut self) -> KeepingOutcome {
         match self.outcomes.recv().await {
             Some(outcome) => outcome,
-            // The sender lives as long as this.
+            // The sender lives as long as this, so the channel never closes.
             None => std::future::pending().await,
         }
     }
@@ -149,7 +150,7 @@ impl KeptTotals {
                     self.urgent.values_mut().for_each(|is_begun| *is_begun = false);
                     self.keep_at_ms = now_ms.saturating_add(KEEP_MS);
                     self.node.reactions.metrics.failed_writes.add(1);
-                    tracing::warn!(%error, "totals of reactions are not written; it is tried again");
+                    tracing::warn!(%error, "totals of reactions could not be written; the node retries");
                     self.changed.extend(channels);
                 }
             }
@@ -158,13 +159,13 @@ impl KeptTotals {
                 let next = last.filter(|_| rows.len() >= ROWS);
                 for row in rows.iter().filter(|row| row.contributor != self.contributor) {
                     if book.restore(&row.contributor, &row.state, now_ms).is_err() {
-                        tracing::warn!(channel = %row.channel, "a row of reactions can't be read, and is passed over");
+                        tracing::warn!(channel = %row.channel, "a row of reactions can't be read, and is skipped");
                     }
                 }
                 self.load = next.map(|after| Loading { after, at_ms: now_ms, is_under_way: false });
             }
             KeepingOutcome::Loaded(Err(error)) => {
-                tracing::warn!(%error, "totals of reactions can't be read; it is tried again");
+                tracing::warn!(%error, "totals of reactions can't be read; the node retries");
                 if let Some(load) = &mut self.load {
                     (load.is_under_way, load.at_ms) = (false, now_ms.saturating_add(KEEP_MS));
                 }
@@ -172,7 +173,7 @@ impl KeptTotals {
         }
     }
 
-    /// Begins what is due.
+    /// Starts the steps that are due.
     pub(super) fn advance(&mut self, book: &ReactionBook, now_ms: u64) {
         if let Some(load) = self.load.as_mut().filter(|load| !load.is_under_way && load.at_ms <= now_ms)
             && let Some(store) = self.node.store()
@@ -187,7 +188,7 @@ impl KeptTotals {
         }
     }
 
-    /// Writes some of what has changed, unless a write is under way.
+    /// Writes some of the changed totals, unless a write is under way.
     fn keep(&mut self, book: &ReactionBook) {
         if self.is_keeping || !self.has_changes() {
             return;
@@ -220,7 +221,7 @@ impl KeptTotals {
         store.keep_reactions(rows, Box::new(done));
     }
 
-    /// Writes what has changed last, and waits for that, but not for ever.
+    /// Writes the last changes, and waits for that for a limited time.
     pub(super) async fn finish(mut self, book: &ReactionBook) {
         let write = async {
             while self.is_keeping || self.has_changes() {
@@ -231,12 +232,12 @@ impl KeptTotals {
                 let KeepingOutcome::Kept(_, result) = self.outcome().await else { continue };
                 self.is_keeping = false;
                 if let Err(error) = result {
-                    return tracing::warn!(%error, "the last reactions are not written");
+                    return tracing::warn!(%error, "the last totals of reactions could not be written");
                 }
             }
         };
         if tokio::time::timeout(STOP_PATIENCE, write).await.is_err() {
-            tracing::warn!("the database takes too long: the last reactions are not written");
+            tracing::warn!("the database takes too long: the last totals of reactions were not written");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The thread that keeps the totals of reactions (`worker.rs`): it takes what shards have counted, agrees with the same
-//! thread of other nodes, shows the homes of the channels what has changed, and keeps totals in the primary database
-//! (`keeping.rs`) where the namespace wants that. Rounds that not all shards know are in `beginnings.rs`, closed
-//! channels are in `closings.rs` until they are published for the last time, requests that wait in `waiting.rs`. What
-//! is counted and agreed, `touchline_engine::reactions` decides.
+//! The thread that keeps the totals of reactions (`worker.rs`). It takes the counts of shards, agrees with the same
+//! thread of other nodes, and sends changes to the homes of the channels. Where the namespace wants it, it stores
+//! totals in the primary database (`keeping.rs`). Rounds that not all shards know yet are in `beginnings.rs`. Closed
+//! channels are in `closings.rs` until their final result is published. Requests that wait are in `waiting.rs`.
+//! `touchline_engine::reactions` decides what is counted and agreed.
 
 mod beginnings;
 mod closings;

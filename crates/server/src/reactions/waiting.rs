@@ -1,4 +1,4 @@
-//! Requests of the server API that wait: to be carried out, or until what they have begun is done.
+//! Requests of the server API that wait to be carried out, or until what they have begun is done.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use super::beginnings::Beginnings;
 use super::keeping::KeptTotals;
 use crate::runtime::reaction_mailbox::{ReactionOperation, ReactionReply};
 
-/// How long an opening waits for nodes in sight that have not said that they know of it, and for the database,
-/// milliseconds.
+/// How long an opening waits for the database, and for nodes in sight that have not confirmed it, in milliseconds.
 const OPEN_PATIENCE_MS: u64 = 5_000;
-/// How long a closing waits until the channel is published for the last time, and an opening behind it, milliseconds.
+/// How long a closing waits until the final result is published, and how long an opening waits for that closing, in
+/// milliseconds.
 pub(super) const CLOSE_PATIENCE_MS: u64 = 15_000;
 
-/// Requests that wait at most; more are refused.
+/// How many requests may wait; more are refused.
 pub(super) const WAITING_MAX: usize = 1_024;
 
-/// A request that is not carried out yet.
+/// A request that was not carried out yet.
 pub(super) struct Postponed {
     pub(super) channel: ChannelName,
     pub(super) operation: ReactionOperation,
-    /// It is refused then, Unix milliseconds.
+    /// When the request is refused, in Unix milliseconds.
     pub(super) until_ms: u64,
 }
 
-/// A request that was carried out and is not answered.
+/// A request that was carried out and is not answered yet.
 pub(super) struct Unanswered {
     channel: ChannelName,
     request: UnansweredRequest,
-    /// It is answered then, whatever has happened, Unix milliseconds.
+    /// When the request is answered, whatever has happened, in Unix milliseconds.
     until_ms: u64,
 }
 
@@ -39,12 +39,12 @@ enum UnansweredRequest {
     Close(RoundId, ReactionReply<ReactionState>),
 }
 
-/// What an answer depends on.
+/// The facts on which an answer depends.
 pub(super) struct AnswerFacts<'a> {
     pub(super) book: &'a ReactionBook,
     pub(super) beginnings: &'a Beginnings,
     pub(super) kept: &'a KeptTotals,
-    /// The nodes in sight.
+    /// The ids of the nodes in sight.
     pub(super) peers: &'a [Box<str>],
     pub(super) now_ms: u64,
 }
@@ -74,12 +74,13 @@ impl Unanswered {
         self.until_ms
     }
 
-    /// Whether it closes this channel.
+    /// Whether the request closes this channel.
     pub(super) fn closes(&self, channel: &ChannelName) -> bool {
         matches!(self.request, UnansweredRequest::Close(..)) && self.channel == *channel
     }
 
-    /// Answers it if its time has come, or gives it back. `state`: of the channel.
+    /// Answers the request if its answer is known or its time is over; otherwise returns it. `state`: reads the state
+    /// of a channel.
     pub(super) fn answer(
         self,
         facts: &AnswerFacts<'_>,
@@ -107,8 +108,8 @@ impl Unanswered {
 }
 
 impl AnswerFacts<'_> {
-    /// What an opening is answered; `None` = nothing yet. If two nodes have opened the same at once, one of the two
-    /// rounds counts, and both are answered with that.
+    /// The answer to an opening; `None` = it is not known yet. If two nodes have opened the same reactions at once, one
+    /// of the two rounds counts, and both requests are answered with that one.
     fn opened(&self, channel: &str, opening: &ReactionOpening, is_late: bool) -> Option<Result<u64, ReactionFault>> {
         let Some(present) = self.book.opening(channel).filter(|present| present.is_alike(opening)) else {
             return Some(Err(ReactionFault::Replaced));
@@ -122,7 +123,7 @@ impl AnswerFacts<'_> {
         }
     }
 
-    /// What a closing is answered; `None` = nothing yet.
+    /// The answer to a closing; `None` = it is not known yet.
     fn closed(&self, channel: &str, round: &RoundId, is_late: bool) -> Option<Result<(), ReactionFault>> {
         let is_published = match self.book.round(channel) {
             Some((present, is_published)) if present == *round => is_published,

@@ -1,4 +1,4 @@
-//! The loop of the thread, and what it does for whom.
+//! The loop of the thread, and its work for shards, other nodes and the server API.
 
 use std::io;
 use std::sync::Arc;
@@ -32,18 +32,18 @@ use crate::runtime::mailbox::{Message, ShownReactions};
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionMetrics, ReactionOperation, ReactionReply};
 use crate::runtime::reply_to::ReplyTo;
 
-/// Messages that are taken before what is due is done.
+/// How many messages the thread takes before it does the steps that are due.
 const MESSAGES: usize = 256;
-/// What the thread begins with.
+/// What the thread needs to begin.
 pub(crate) struct ReactionsStart {
     pub(crate) messages: Receiver<ReactionMessage>,
-    /// A random number.
+    /// A random number that identifies this start of the node.
     pub(crate) incarnation: u64,
-    /// Of the hashes of channels, which clients choose.
+    /// The seed of the hashes of channels, which clients choose.
     pub(crate) seed: HashSeed,
 }
 
-/// Starts the thread.
+/// Starts the thread that keeps the totals.
 ///
 /// # Errors
 /// When the system refuses a thread.
@@ -55,7 +55,7 @@ pub(crate) fn start(node: Arc<Node>, start: ReactionsStart) -> io::Result<JoinHa
                 let ReactionsStart { messages, incarnation, seed } = start;
                 ReactionWorker::new(node, incarnation, seed).run(messages).await;
             }),
-            Err(error) => tracing::error!(%error, "the system refused what reactions need: none is counted"),
+            Err(error) => tracing::error!(%error, "the system refused a runtime: no reactions are counted"),
         }
     })
 }
@@ -67,11 +67,11 @@ struct ReactionWorker {
     book: ReactionBook,
     scope: Arc<str>,
     kept: KeptTotals,
-    /// Closing publications under way, with the round that each closes.
+    /// Final publications under way, each with the round that it closes.
     publishing: JoinSet<(ChannelName, RoundId, Response)>,
     closings: Closings,
     beginnings: Beginnings,
-    /// How many channels shards were told that there is room for, when the node was full.
+    /// How many channels the shards knew to be admitted when the node was full.
     admitted: usize,
     postponed: Vec<Postponed>,
     unanswered: Vec<Unanswered>,
@@ -128,7 +128,7 @@ impl ReactionWorker {
         }
     }
 
-    /// How long nothing is to be done; `None` = until something happens.
+    /// How long nothing is due; `None` = until something happens.
     fn due(&self) -> Option<Duration> {
         let unanswered = self.unanswered.iter().map(Unanswered::until_ms).min();
         let postponed = self.postponed.iter().map(|postponed| postponed.until_ms).min();
@@ -142,7 +142,7 @@ impl ReactionWorker {
             ReactionMessage::Counted(shard, counted) => counted.iter().for_each(|counted| self.count(shard, counted)),
             ReactionMessage::Scope(message) => {
                 if self.book.receive(&message, self.node.clock.now_ms()).is_err() {
-                    tracing::warn!("a message about reactions can't be read: a node of a later version may be there");
+                    tracing::warn!("a message about reactions can't be read: another node may run a later version");
                 }
             }
             ReactionMessage::Joined => self.book.joined(),
@@ -154,7 +154,7 @@ impl ReactionWorker {
                 let until_ms = self.node.clock.now_ms().saturating_add(CLOSE_PATIENCE_MS);
                 self.operate_or_postpone(Postponed { channel, operation, until_ms });
             }
-            // What follows each batch looks at the nodes in sight.
+            // The step after each batch looks at the nodes in sight.
             ReactionMessage::PeersChanged | ReactionMessage::Stop => {}
         }
     }
@@ -185,8 +185,8 @@ impl ReactionWorker {
         }
     }
 
-    /// Carries a request out, unless it has to wait: all wait until the totals of earlier starts are read, an opening
-    /// until the result of the round before it is published.
+    /// Carries out a request, unless it has to wait. All requests wait until the totals of earlier starts are read. An
+    /// opening waits until the result of the round before it is published.
     fn operate_or_postpone(&mut self, postponed: Postponed) {
         let Postponed { channel, operation, until_ms } = &postponed;
         let is_behind_close = matches!(operation, ReactionOperation::Open { .. })
@@ -230,14 +230,14 @@ impl ReactionWorker {
         }
     }
 
-    /// Something is open that somebody waits for.
+    /// Notes that reactions are open, and that a request waits for its answer.
     fn note_opened(&mut self, channel: ChannelName, reply: ReactionReply<u64>, now_ms: u64) {
         let Some(opening) = self.book.opening(&channel).map(Arc::clone) else { return };
         self.kept.change_now(&channel);
         self.unanswered.push(Unanswered::open(channel, opening, reply, now_ms));
     }
 
-    /// Counts reactions of the backend.
+    /// Adds reactions that the backend has counted.
     fn add(&mut self, channel: &ChannelName, option: &str, n: u64, now_ms: u64) -> Result<(), ReactionFault> {
         let (standing, rate) = self.standing(channel);
         let open = self.book.open_reactions(channel, (standing, rate));
@@ -249,7 +249,7 @@ impl ReactionWorker {
             None if !standing.iter().any(|known| known == option) => return Err(ReactionFault::UnknownOption),
             None => RoundId::default(),
         };
-        // It can be refused still, other than what shards have accepted.
+        // Unlike counts that shards have accepted, these can still be refused.
         if !self.node.reactions.admission.admits(channel) {
             return Err(ReactionFault::LimitExceeded);
         }
@@ -258,7 +258,7 @@ impl ReactionWorker {
         Ok(())
     }
 
-    /// What is known of a channel; `None` = it has no reactions.
+    /// The state of a channel's reactions; `None` = the channel has no reactions.
     fn state(&self, channel: &str) -> Option<ReactionState> {
         let (standing, _) = self.standing(channel);
         let nothing = || {
@@ -268,21 +268,21 @@ impl ReactionWorker {
         self.book.state(channel, standing).or_else(nothing)
     }
 
-    /// What the namespace of a channel opens, and the rate.
+    /// The options that the namespace of a channel opens, and the rate.
     fn standing(&self, channel: &str) -> (&[String], u32) {
         let options = self.generation.session.namespaces.resolve(channel);
         options.map_or((&[], 1), |options| (options.reactions.as_slice(), options.reactions_rate))
     }
 
-    /// Does what is due.
+    /// Does the steps that are due.
     fn advance(&mut self) {
         let now_ms = self.node.clock.now_ms();
-        // Before, totals would be shown that are too low.
+        // Before that, the totals that it would show are too low.
         if !self.kept.is_loading() && self.book.due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             self.book.tick(now_ms);
         }
         self.perform(now_ms);
-        // A closing is answered before what waits for it opens the channel anew.
+        // A closing is answered before an opening that waits for it opens the channel again.
         self.answer(now_ms);
         for postponed in std::mem::take(&mut self.postponed) {
             self.operate_or_postpone(postponed);
@@ -303,7 +303,7 @@ impl ReactionWorker {
         self.metrics.dropped.set(self.book.dropped());
     }
 
-    /// Does what the book wants done.
+    /// Carries out the outputs of the book.
     fn perform(&mut self, now_ms: u64) {
         let outputs: Vec<BookOutput> = self.book.outputs().collect();
         if outputs.is_empty() {
@@ -334,7 +334,7 @@ impl ReactionWorker {
         }
     }
 
-    /// Tells the shards what is open in a channel.
+    /// Sends the shards the reactions that are open in a channel.
     fn announce(&mut self, channel: &ChannelName) {
         let open = self.book.open_reactions(channel, self.standing(channel));
         if self.book.is_finishing(channel)
@@ -349,7 +349,7 @@ impl ReactionWorker {
         self.node.send_to_shards(message);
     }
 
-    /// What the home of a channel shows. Behind the end of a round the closing publication alone is news.
+    /// What the home of a channel shows. After the end of a round, only the final publication shows a change.
     fn shown(&self, channel: ChannelName, has_news: bool) -> ShownReactions {
         let Some(state) = self.book.state(&channel, self.standing(&channel).0) else {
             return ShownReactions { channel, news: None, state: None };
@@ -359,7 +359,7 @@ impl ReactionWorker {
         ShownReactions { channel, news, state: Some(whole) }
     }
 
-    /// Publishes a closed channel for the last time, if it is this node's turn.
+    /// Publishes the final result of a closed channel, if it is this node's turn.
     fn publish_last(&mut self, channel: ChannelName, closed_ms: u64, peers: &[Box<str>], now_ms: u64) {
         let names = || peers.iter().map(|peer| &**peer);
         let turn = finish_turn(&channel, &self.node.id, names()) as u64;
@@ -371,14 +371,14 @@ impl ReactionWorker {
             return;
         }
         let content = Content { data: Bytes::from(state.publication(true)), ..Content::default() };
-        // Two nodes that both take it for their turn store it once.
+        // If two nodes both take it for their turn, the publication is stored once.
         let idempotency_key = format!("$reactions/{}/{}/{closed_ms}", round.opened_ms, round.opener).into();
         let publish = ChannelRequest::Publish(Box::new(Publish { content, idempotency_key, ..Publish::default() }));
         let (sender, reply) = oneshot::channel();
         let request =
             Message::Request { channel: channel.clone(), request: publish, reply_to: ReplyTo::Operation(None, sender) };
         let home = self.node.home(&channel);
-        // Who comes behind the publication sees the same.
+        // Clients that subscribe after the publication see the same state.
         self.node.send(home, Message::ShowReactions(vec![self.shown(channel.clone(), false)]));
         self.node.send(home, request);
         self.publishing.spawn_local(async move {
@@ -398,7 +398,7 @@ impl ReactionWorker {
         }
     }
 
-    /// Answers those whose requests are done, or have waited for long.
+    /// Answers the requests that are done, or that have waited for too long.
     fn answer(&mut self, now_ms: u64) {
         if self.unanswered.is_empty() {
             return;
@@ -411,7 +411,7 @@ impl ReactionWorker {
         self.unanswered = rest.collect();
     }
 
-    /// Tells the other nodes, and the database, what this one has counted last.
+    /// Sends the other nodes and the database the last counts of this node.
     async fn finish(mut self) {
         self.book.tell_last();
         self.perform(self.node.clock.now_ms());

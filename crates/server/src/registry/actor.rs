@@ -1,6 +1,6 @@
 //! The registry actor: the thread that owns the node's directory of names, groups, presence and calls. It takes
-//! messages from one queue, in batches, and performs the effects that the directory returns. Requests that touch many
-//! entries (walks) wait in queues of their own; the actor serves them a step at a time between batches.
+//! messages from one queue in batches, and performs the effects that the directory returns. Requests that touch many
+//! entries (walks) wait in separate queues. The actor serves them a step at a time between batches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,13 +30,13 @@ use crate::runtime::mailbox::{ClientCommand, Message};
 use crate::runtime::registry_mailbox::{RegistryMessage, RegistryMetrics, route};
 use crate::runtime::reply_to::ReplyTo;
 
-/// Messages handled before their effects are performed.
+/// How many messages are handled before their effects are performed.
 const BATCH_SIZE: usize = 1_024;
-/// Steps of walks between two batches: some 100 µs.
+/// How many steps of walks run between two batches; they take about 100 µs.
 const WALK_STEPS: usize = 2;
-/// Time between two publications of the metrics, if they may have changed.
+/// The time between two publications of the metrics, if they may have changed.
 const METRICS_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two ticks while the directory has deadlines or the node is in a cluster.
+/// The time between two ticks while the directory has deadlines or the node is in a cluster.
 const TICK: Duration = Duration::from_millis(50);
 /// The longest wait for a message while nothing depends on the time.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(3_600);
@@ -67,16 +67,17 @@ struct RegistryActor {
     node: Arc<Node>,
     directory: Directory<ReplyTo>,
     walks: Walks,
-    /// When the metrics were last published, Unix milliseconds; 0 = never.
+    /// When the metrics were last published, in Unix milliseconds; 0 = never.
     published_ms: u64,
-    /// The metrics may have changed since.
+    /// Whether the metrics may have changed since.
     may_have_changed: bool,
-    /// The largest message to another node, as the directory knows it, bytes; 0 = it has not been told yet.
+    /// The largest message to another node that the directory assumes, in bytes; 0 = the directory does not know it
+    /// yet.
     message_max: usize,
-    /// Nodes whose entries must arrive before this node is settled; None = it is settled, or takes no part in a
+    /// Nodes whose entries must arrive before this node is settled. None = it is settled, or takes no part in a
     /// cluster.
     awaited: Option<Vec<Arc<str>>>,
-    /// What is called when the effects of the batch have been performed.
+    /// Functions that are called when the effects of the batch have been performed.
     performed: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -115,7 +116,7 @@ impl RegistryActor {
                 if self.node.note_peers(self.directory.peer_ids())
                     && let Some(cluster) = &self.node.cluster
                 {
-                    // A node came, perhaps back from a network partition: its publications of that time may be missing
+                    // A new node may be back from a network partition, so its publications of that time may be missing
                     // here.
                     cluster.check_soon();
                 }
@@ -133,8 +134,8 @@ impl RegistryActor {
         }
     }
 
-    /// Tells the directory the largest message to another node, which depends on the NATS server that the node is
-    /// connected to.
+    /// Sets the largest message to another node in the directory. It depends on the NATS server to which the node is
+    /// connected.
     fn note_message_max(&mut self) {
         let Some(bytes) =
             self.node.cluster.as_ref().map(Cluster::message_max).filter(|bytes| *bytes != self.message_max)
@@ -147,12 +148,12 @@ impl RegistryActor {
             tracing::warn!(
                 scope,
                 bytes,
-                "meta_max_size allows more than a message of NATS carries (max_payload): what is larger is refused"
+                "meta_max_size allows more than a message of NATS carries (max_payload): larger metadata is refused"
             );
         }
     }
 
-    /// The longest time that the thread may wait for the next message.
+    /// How long the thread may wait for the next message.
     fn wait_max(&self) -> Duration {
         let is_timed = self.node.cluster.is_some() || self.directory.next_deadline_ms().is_some();
         match () {
@@ -207,7 +208,7 @@ impl RegistryActor {
             RegistryMessage::Discarded(ids) => self.directory.discarded(&ids),
             RegistryMessage::Dropped { scope, name, dropped, then } => {
                 self.directory.dropped(&scope, &name, dropped);
-                // What came before in this batch is on its way to its client first.
+                // Messages from earlier in this batch are sent to their clients first.
                 self.performed.push(then);
             }
             RegistryMessage::Joined(nodes) => {
@@ -300,7 +301,7 @@ impl RegistryActor {
     }
 }
 
-/// Tells what has happened, now.
+/// Sends an event with the present time to the thread that sends events.
 fn tell(node: &Node, message: impl FnOnce(u64) -> EventMessage) {
     if let Some(events) = node.events.get() {
         events.tell(message(node.clock.now_ms()));
@@ -321,7 +322,7 @@ fn push_many(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     }
 }
 
-/// Has the backend asked which of two clients keeps a name. If too many calls wait, the later claim stays.
+/// Asks the backend which of two clients keeps a name. If too many calls wait, the later claim stays.
 fn ask_backend(node: &Node, scope: Arc<str>, mine: Entry, other: Entry) {
     let name = mine.key().into();
     let conflict = NameConflict { scope: Arc::clone(&scope), mine, other };

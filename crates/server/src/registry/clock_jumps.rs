@@ -1,9 +1,9 @@
 //! Distinguishes a clock that was set from a process that stood still. The registry treats a jump of its time as a
-//! standstill; a clock that was set while the process went on is not one.
+//! standstill. A clock that was set while the process continued to run is not one.
 
 use std::time::{Duration, Instant};
 
-/// A difference below this is rounding, milliseconds.
+/// A smaller difference is rounding, in milliseconds.
 const STEP_MIN_MS: u64 = 200;
 
 /// The clocks as last read.
@@ -12,7 +12,7 @@ pub(crate) struct ClockJumps {
     origin: Instant,
     at: Instant,
     now_ms: u64,
-    /// See [`suspended`].
+    /// The result of [`suspended`] when the clocks were last read.
     suspended: Duration,
 }
 
@@ -22,7 +22,7 @@ impl ClockJumps {
         ClockJumps { origin, at: origin, now_ms, suspended: suspended(origin) }
     }
 
-    /// Milliseconds by which the node's clock was set ahead since the last call; None = it was not, or the process
+    /// By how many milliseconds the node's clock was set ahead since the last call. None = it was not, or the process
     /// stood still.
     pub(crate) fn check(&mut self, now_ms: u64) -> Option<u64> {
         let at = Instant::now();
@@ -38,8 +38,8 @@ impl ClockJumps {
     }
 }
 
-/// The time since the machine started less the time that it ran since `origin`: `/proc/uptime` counts suspensions, the
-/// monotonic clock does not. Only differences of the result have a meaning.
+/// The time since the machine started, minus the time that it ran since `origin`. `/proc/uptime` counts suspensions,
+/// and the monotonic clock does not. Only differences of the result are meaningful.
 fn suspended(origin: Instant) -> Duration {
     let uptime = std::fs::read_to_string("/proc/uptime").ok();
     let seconds = uptime.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Walks: requests that touch many entries. They wait in queues, one for each client, which the registry actor serves
-//! in turn, a step at a time, after all requests that take one step: messages of other nodes, registrations, counts.
+//! Walks: requests that touch many entries. They wait in queues, one for each client. The registry actor serves the
+//! queues in turn, a step at a time. It does so after all requests that take one step: messages of other nodes,
+//! registrations, counts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +9,7 @@ use touchline_registry::OwnerId;
 
 use crate::runtime::reply_to::ReplyTo;
 
-/// Identifies a queue. Requests of the server API don't depend on each other, so each has a queue of its own.
+/// Identifies a queue. Requests of the server API don't depend on each other, so each has its own queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum QueueId {
     Client(OwnerId),
@@ -26,16 +27,16 @@ struct QueuedRequest {
 #[derive(Default)]
 pub(crate) struct Walks {
     queues: HashMap<QueueId, VecDeque<QueuedRequest>>,
-    /// Queues in the order in which they are served. The queue whose walk is under way is not in it.
+    /// Queues in the order in which they are served. The queue whose walk is under way is not among them.
     turn: VecDeque<QueueId>,
     under_way: Option<(QueueId, Walk<ReplyTo>)>,
-    /// The number of requests of the server API so far.
+    /// How many requests the server API has made so far.
     requests: u64,
 }
 
 impl Walks {
-    /// Whether a request has to wait in a queue: a walk does, and what follows a walk of the same client. The requests
-    /// of one client are run in order, except its replies to calls, for which other clients wait.
+    /// Whether a request has to wait in a queue. Walks do, and requests of a client whose walk is queued. The requests
+    /// of one client run in order, except its replies to calls, for which other clients wait.
     pub(crate) fn must_queue(&self, requester: &Requester, request: &DirectoryRequest) -> bool {
         let is_behind = || {
             !requester.is_backend
@@ -61,7 +62,7 @@ impl Walks {
         }
     }
 
-    /// Drops the requests of a client that is gone, except its messages to others: they are still sent.
+    /// Drops the requests of a client that is gone, except its messages to others, which are still sent.
     pub(crate) fn forget(&mut self, client: OwnerId) {
         let id = QueueId::Client(client);
         let Some(queue) = self.queues.get_mut(&id) else { return };
@@ -104,8 +105,8 @@ impl Walks {
 }
 
 impl QueuedRequest {
-    /// Whether the request still has an effect: the requester waits for the reply, as far as that is known, or it sends
-    /// a message.
+    /// Whether the request still has an effect: the requester waits for the reply, as far as that is known, or the
+    /// request sends a message.
     fn is_wanted(&self) -> bool {
         !matches!(&self.reply_to, ReplyTo::Operation(_, reply) if reply.is_closed())
             || matches!(self.request, DirectoryRequest::Send { .. })
@@ -162,7 +163,7 @@ mod tests {
         (ReplyTo::Operation(None, reply), answer)
     }
 
-    /// Steps until nothing waits; returns the effects.
+    /// Steps until no request waits, and returns the effects.
     fn run(walks: &mut Walks, directory: &mut Directory<ReplyTo>) -> Vec<DirectoryEffect<ReplyTo>> {
         let mut effects = Vec::new();
         for _ in 0..10_000 {

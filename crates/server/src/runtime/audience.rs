@@ -1,4 +1,4 @@
-//! Who would get a publication: the question to a shard, and what it counts.
+//! The audience of a publication: the question to a shard, and the counts of its answer.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use tokio::sync::oneshot;
 use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{Error, Publication};
 
-/// A question to a shard: who of its subscribers would get a publication.
+/// Asks a shard which of its subscribers would get a publication.
 pub(crate) struct AudienceQuestion {
     pub(crate) channel: ChannelName,
-    /// The publication, with who is left out.
+    /// The publication, with the clients that are left out.
     pub(crate) publication: Arc<Publication>,
-    /// The error is 111, when too many questions wait.
+    /// Receives the counts. The error is 111 if too many questions wait.
     pub(crate) reply: oneshot::Sender<Result<NodeAudience, Error>>,
 }
 
-/// Who would get a publication, of one node.
+/// The subscribers of one node that would get a publication.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NodeAudience")]
 #[serde(default)]
@@ -26,18 +26,18 @@ pub(crate) struct NodeAudience {
     pub(crate) clients: u64,
     /// Bytes that would be sent to them.
     pub(crate) bytes: u64,
-    /// Of these bytes those to clients that get JSON.
+    /// How many of the bytes go to clients with JSON.
     pub(crate) json_bytes: u64,
-    /// Of these bytes those to clients that get Protobuf.
+    /// How many of the bytes go to clients with Protobuf.
     pub(crate) protobuf_bytes: u64,
-    /// Subscribers whose filter leaves it out.
+    /// Subscribers that do not get it because of their filter.
     pub(crate) filtered: u64,
     /// Subscribers that `exclude_client` or `exclude_user` leaves out.
     pub(crate) excluded: u64,
 }
 
 impl NodeAudience {
-    /// Adds what another shard has counted.
+    /// Adds the counts of another shard.
     pub(crate) fn add(&mut self, other: &NodeAudience) {
         self.clients += other.clients;
         self.bytes += other.bytes;

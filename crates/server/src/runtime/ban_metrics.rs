@@ -19,7 +19,7 @@ pub(crate) struct BanCollector {
 }
 
 impl BanCollector {
-    /// The metrics of a node's bans.
+    /// Collects the metrics of a node's bans.
     pub(crate) fn of(bans: &Bans) -> Self {
         BanCollector {
             is_current: bans.knowledge() == BanKnowledge::Current,
@@ -29,7 +29,7 @@ impl BanCollector {
         }
     }
 
-    /// Metrics that have counted nothing.
+    /// Metrics of a node that has counted nothing.
     pub(crate) fn nothing() -> Self {
         BanCollector {
             is_current: false,

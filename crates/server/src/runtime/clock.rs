@@ -1,27 +1,27 @@
-//! The node's clock. Durations are told by the monotonic clock. Unix time is carried by it too, and follows the
-//! system's clock: forwards at once, backwards by running slower, so that it never goes back.
+//! The node's clock. It measures durations with the monotonic clock. It also keeps Unix time with the monotonic clock,
+//! and follows the system's clock. It jumps forwards at once, and goes backwards by running slower, so that its time
+//! never goes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A tenth of a second, microseconds.
+/// A tenth of a second, in microseconds.
 pub(crate) const TENTH_US: u64 = 100_000;
-/// Between two looks at the system's clock, microseconds.
+/// How often the system's clock is read, in microseconds.
 const LOOK_US: u64 = 1_000_000;
-/// How far the system's clock may be off before it is followed, microseconds.
+/// How far the system's clock may differ before the node's clock follows it, in microseconds.
 const TOLERANCE_US: u64 = 10_000;
-/// While it runs slower, the clock loses one part in so many: other nodes and clients must not miss heartbeats and
-/// pings.
+/// A slower clock loses one part in this many. Other nodes and clients must not miss heartbeats and pings meanwhile.
 const SLOWER: u64 = 10;
-/// A slower stretch begins so much later than it is decided, microseconds: by then every thread knows of it.
+/// A slower stretch begins this long after the decision, in microseconds; by then every thread knows of it.
 const NOTICE_US: u64 = 1_000_000;
-/// What is lost meanwhile.
+/// How much time is lost during that notice.
 const SOON_US: u64 = NOTICE_US / SLOWER;
 
-/// A time of the node's clock, microseconds, in tenths of a second: for what needs few bytes and lasts seconds. Good
-/// for 13 years.
+/// Converts a time of the node's clock from microseconds to tenths of a second, for values that need few bytes and last
+/// for seconds. It is good for 13 years.
 pub(crate) fn tenths(elapsed_us: u64) -> u32 {
     (elapsed_us / TENTH_US) as u32
 }
@@ -29,11 +29,11 @@ pub(crate) fn tenths(elapsed_us: u64) -> u32 {
 /// Unix time as a function of the time since the node started, all in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ClockLine {
-    /// Since the node started.
+    /// Where the line begins, since the node started.
     from: u64,
-    /// Unix time then.
+    /// The Unix time at `from`.
     unix: u64,
-    /// What is lost from then on by running slower.
+    /// How much time is lost after `from` by running slower.
     loss: u64,
 }
 
@@ -45,12 +45,12 @@ impl ClockLine {
         }
     }
 
-    /// What has been lost so far.
+    /// How much of `loss` is lost at this time.
     fn lost(&self, elapsed: u64) -> u64 {
         (elapsed.saturating_sub(self.from) / SLOWER).min(self.loss)
     }
 
-    /// The line from now on, when the system's clock says `system`.
+    /// The line to use from now on, when the system's clock says `system`.
     fn follow(&self, elapsed: u64, system: u64) -> ClockLine {
         let (now, lost) = (self.unix_at(elapsed), self.lost(elapsed));
         let to_lose = self.loss - lost;
@@ -61,23 +61,23 @@ impl ClockLine {
         match (ahead.abs_diff(to_lose) <= TOLERANCE_US, to_lose) {
             (true, _) => *self,
             (false, 0) => ClockLine { from: elapsed + NOTICE_US, unix: now + NOTICE_US, loss: ahead },
-            // It is over before every thread would know of more.
+            // The slower stretch is over before every thread would know of a longer one.
             (false, ..=SOON_US) if ahead > to_lose => *self,
-            // The part that is over stays as it was.
+            // The part of the stretch that is over stays as it was.
             (false, _) => ClockLine { loss: lost + ahead, ..*self },
         }
     }
 }
 
-/// A line that many threads read and one writes; nobody waits for anybody.
+/// A line that many threads read and one thread writes, without a lock.
 #[derive(Debug)]
 struct ClockState {
-    /// Odd while it is written.
+    /// A counter of writes; it is odd while the line is written.
     version: AtomicU64,
     from: AtomicU64,
     unix: AtomicU64,
     loss: AtomicU64,
-    /// When the system's clock is to be looked at again.
+    /// When the system's clock is read next.
     look_at: AtomicU64,
 }
 
@@ -109,7 +109,7 @@ impl ClockState {
         }
     }
 
-    /// Only for one thread at a time.
+    /// Writes a line. Only one thread at a time may call this.
     fn write(&self, line: ClockLine) {
         let version = self.version.load(Relaxed);
         self.version.store(version + 1, Relaxed);
@@ -121,7 +121,7 @@ impl ClockState {
     }
 }
 
-/// Tells the time since the node started.
+/// Measures the time since the node started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks(Instant);
 
@@ -132,7 +132,7 @@ impl Ticks {
     }
 }
 
-/// Tells the time since it was made, and the Unix time. Clones are the same clock.
+/// Measures the time since it was made, and gives the Unix time. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     ticks: Ticks,
@@ -145,15 +145,15 @@ impl Clock {
         Clock { ticks, line: Arc::new(ClockState::new(ClockLine { from: 0, unix: system_us(), loss: 0 })) }
     }
 
-    /// Looks at the system's clock from time to time, and follows it. Only for one thread at a time: the first shard's
-    /// tick.
+    /// Reads the system's clock from time to time, and follows it. Only one thread at a time may call this: the first
+    /// shard calls it in its tick.
     pub(crate) fn follow(&self, elapsed_us: u64) {
         if elapsed_us < self.line.look_at.load(Relaxed) {
             return;
         }
         self.line.look_at.store(elapsed_us + LOOK_US, Relaxed);
         let (line, system) = (self.line.read(), system_us());
-        // The time now, not that of the turn: a turn may have lasted.
+        // This takes the time of now, not that of the turn, because a turn may have lasted.
         let elapsed_us = self.elapsed_us();
         let next = line.follow(elapsed_us, system);
         if next != line {
@@ -166,22 +166,22 @@ impl Clock {
         }
     }
 
-    /// What tells durations alone.
+    /// Returns the part of the clock that measures durations alone.
     pub(crate) fn ticks(&self) -> Ticks {
         self.ticks
     }
 
-    /// Unix milliseconds.
+    /// The Unix time in milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.unix_ms(self.elapsed_us())
     }
 
-    /// Unix milliseconds of a time in microseconds since the node started.
+    /// Converts microseconds since the node started to Unix milliseconds.
     pub(crate) fn unix_ms(&self, elapsed_us: u64) -> u64 {
         self.line.read().unix_at(elapsed_us) / 1_000
     }
 
-    /// Unix milliseconds of a time in tenths of a second since the node started.
+    /// Converts tenths of a second since the node started to Unix milliseconds.
     pub(crate) fn at(&self, tenths: u32) -> u64 {
         self.unix_ms(u64::from(tenths) * TENTH_US)
     }
@@ -192,7 +192,7 @@ impl Clock {
     }
 }
 
-/// The system's clock, Unix microseconds.
+/// The time of the system's clock, in Unix microseconds.
 fn system_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
@@ -208,8 +208,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Whatever the system's clock does, and whenever threads look: no thread sees the time go back, and the node's
-        /// clock meets a system's clock that is left alone.
+        /// No thread sees the time go back, whatever the system's clock does and whenever threads read it. If the
+        /// system's clock is left alone, the node's clock reaches its time.
         #[test]
         fn it_never_goes_back_and_comes_to_the_systems_time(
             jumps in prop::collection::vec((-600_000_000i64..600_000_000, 1u64..40_000_000), 1..6), written in 1u64..20,
@@ -220,7 +220,7 @@ mod tests {
                 let end = *elapsed + us;
                 while *elapsed < end {
                     let next = line.follow(*elapsed, (START + *elapsed).saturating_add_signed(off));
-                    // Others read the line of before until this one is written.
+                    // Other threads read the line of before until this one is written.
                     for moment in 0..2 * written {
                         let known = if moment < written { &*line } else { &next };
                         let now = known.unix_at(*elapsed + moment);

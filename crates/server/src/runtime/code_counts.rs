@@ -1,4 +1,4 @@
-//! Counters by number: of errors, ends of connections and ends of subscriptions.
+//! Counters by code: of errors, disconnects and ends of subscriptions.
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -6,12 +6,12 @@ use prometheus_client::metrics::counter::ConstCounter;
 
 use super::meters::Counter;
 
-/// Codes in each range that are counted one by one.
+/// How many codes of each range are counted one by one.
 const RANGE_SIZE: u32 = 20;
-/// Counters of four ranges, and one of all other codes.
+/// The number of counters: four ranges, and one counter of all other codes.
 const COUNTERS: usize = 4 * RANGE_SIZE as usize + 1;
 
-/// What numbers are counted.
+/// Which kind of code is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CodeKind {
     /// Errors: 100–119 and 4000–4019.
@@ -40,7 +40,7 @@ impl CodeKind {
         self.first().iter().enumerate().find_map(within).unwrap_or(COUNTERS - 1)
     }
 
-    /// The label of a counter.
+    /// The label of the counter at this place.
     fn label(self, place: usize) -> String {
         match self.first().get(place / RANGE_SIZE as usize) {
             Some(first) if place < COUNTERS - 1 => (first + place as u32 % RANGE_SIZE).to_string(),
@@ -49,7 +49,7 @@ impl CodeKind {
     }
 }
 
-/// Counters by number; codes outside the ranges of their kind are counted together.
+/// Counters by code. All codes outside the ranges of their kind are counted together.
 #[derive(Debug)]
 pub(super) struct CodeCounts {
     kind: CodeKind,
@@ -57,12 +57,12 @@ pub(super) struct CodeCounts {
 }
 
 impl CodeCounts {
-    /// Nothing is counted yet.
+    /// Makes counters that are all 0.
     pub(super) fn of(kind: CodeKind) -> Self {
         CodeCounts { kind, counters: std::array::from_fn(|_| Counter::default()) }
     }
 
-    /// Counts one. One thread at a time may call this.
+    /// Counts one code. Only one thread at a time may call this.
     pub(super) fn count(&self, code: u32) {
         self.counters[self.kind.place(code)].add(1);
     }
@@ -72,15 +72,15 @@ impl CodeCounts {
         self.counters[self.kind.place(code)].get()
     }
 
-    /// Counts one. Any thread may call this.
+    /// Counts one code. Any thread may call this.
     pub(super) fn count_shared(&self, code: u32) {
         self.counters[self.kind.place(code)].add_shared(1);
     }
 }
 
-/// Encodes the sum of counters by number, those above 0. `labelled`: groups of counters with the value that the label
-/// `method` has for each; None = there is no such label. `known`: numbers that are shown from the start, so that a rate
-/// counts the first time too.
+/// Encodes the sums of counters by code that are above 0. `labelled`: groups of counters, each with its value of the
+/// label `method`; None = there is no such label. `known`: codes that are shown from the start, so that a rate includes
+/// their first count.
 pub(super) fn encode_codes<'c>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),

@@ -1,4 +1,4 @@
-//! The number of users connected to a node: each user counts once, on however many shards.
+//! The number of users connected to a node. Each user counts once, however many shards it has connections to.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
 
-/// The number of parts of the table, each with a lock, so that shards seldom wait for each other.
+/// The number of parts of the table. Each part has a lock, so that shards seldom wait for each other.
 const PARTS: usize = 1_024;
 
-/// Counts the users of a node. It keeps only a hash of each user, 42 bits: with a million users, on about one node of
-/// ten two users count as one. A node with one shard keeps no table.
+/// Counts the users of a node. It keeps only a hash of each user, 42 bits. With a million users, two users count as one
+/// on about one node of ten. A node with one shard keeps no table.
 #[derive(Debug)]
 pub(crate) struct ConnectedUsers {
     hasher: RandomState,
@@ -65,7 +65,7 @@ impl ConnectedUsers {
     }
 }
 
-/// Spreads a mark over 64 bits, because the table uses the high bits too.
+/// Spreads a hash over 64 bits, because the table uses the high bits too.
 fn spread(mark: u32) -> u64 {
     u64::from(mark).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -1,4 +1,4 @@
-//! What a task holds that serves a connection, so that its shard can count it and end it.
+//! The guard that a task holds while it serves a connection, so that its shard can count the task and end it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-/// The tasks of one shard that serve connections.
+/// Counts of the tasks of one shard that serve connections.
 #[derive(Debug, Default)]
 pub(crate) struct TaskCounts {
     /// Tasks that serve connections whose client is not known yet.
@@ -30,8 +30,8 @@ impl TaskCounts {
     }
 }
 
-/// Held by a task that serves a connection: while its client is not known, the connection counts as unauthenticated;
-/// while the task may owe responses, a draining node waits for it.
+/// A task holds a guard while it serves a connection. While the client is not known, the connection counts as
+/// unauthenticated. While the task may owe responses, a draining node waits for it.
 pub(crate) struct ConnectionGuard {
     tasks: Arc<TaskCounts>,
     told: RefCell<oneshot::Receiver<()>>,
@@ -40,7 +40,7 @@ pub(crate) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    /// The guard of a task that begins, and the sender that tells the task to end.
+    /// Makes the guard of a task that begins, and the sender by which the shard ends the task.
     pub(crate) fn new(tasks: &Arc<TaskCounts>) -> (Self, oneshot::Sender<()>) {
         let (tell, told) = oneshot::channel();
         tasks.unauthenticated.fetch_add(1, Relaxed);
@@ -52,13 +52,13 @@ impl ConnectionGuard {
     /// Returns when the connection must be closed.
     pub(crate) async fn revoked(&self) {
         poll_fn(|context| {
-            // This is polled with each request.
+            // A task polls this with each request, so it must be cheap.
             if !self.counts.get() {
                 return Poll::Pending;
             }
             let told = Pin::new(&mut *self.told.borrow_mut()).poll(context);
             if matches!(told, Poll::Ready(Err(_))) {
-                // The shard has ended, so no message will come.
+                // The shard has ended, so no message will arrive.
                 self.settle();
                 return Poll::Pending;
             }
@@ -67,8 +67,8 @@ impl ConnectionGuard {
         .await;
     }
 
-    /// The connection is not unauthenticated any more: it has shown a key, or it carries sessions, which count by
-    /// themselves.
+    /// The connection does not count as unauthenticated any more. It has shown a key, or it carries sessions, which are
+    /// counted separately.
     pub(crate) fn settle(&self) {
         if self.counts.replace(false) {
             self.told.borrow_mut().close();
@@ -81,8 +81,8 @@ impl ConnectionGuard {
         !self.counts.get()
     }
 
-    /// The last response has been written, and no request is read any more: a draining node need not wait for the end
-    /// of the connection.
+    /// Notes that the last response was written and no more requests are read. A draining node need not wait for the
+    /// end of the connection.
     pub(crate) fn part(&self) {
         if self.is_awaited.replace(false) {
             self.tasks.awaited.fetch_sub(1, Relaxed);

@@ -1,4 +1,4 @@
-//! What is known of the consumers: what they have carried out, what waits, and since when one does not get on.
+//! The state of the consumers: what they have carried out, what waits, and since when a part makes no progress.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,24 +12,24 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use touchline_config::NamedConsumer;
 
-/// A part of a consumer that fails for so long is stuck.
+/// A part of a consumer that has failed for this long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandFate {
-    /// It was carried out.
+    /// The command was carried out.
     Processed,
-    /// No consumer carries out its method, so it was passed over.
+    /// The command was skipped, because no consumer carries out its method.
     PassedOver,
-    /// It can't be carried out, and was put aside.
+    /// The command can't be carried out, and was put aside.
     Failed,
-    /// It has failed, and is tried again.
+    /// The command has failed, and is retried.
     Retried,
 }
 
 impl CommandFate {
-    /// All of them, in the order of their numbers.
+    /// All fates, in the order of their numbers.
     const ALL: [CommandFate; 4] =
         [CommandFate::Processed, CommandFate::PassedOver, CommandFate::Failed, CommandFate::Retried];
 
@@ -43,10 +43,10 @@ impl CommandFate {
     }
 }
 
-/// A part of a consumer: a partition, or with None what watches over all of it.
+/// A part of a consumer: a partition; None = the part that watches over the whole consumer.
 pub(crate) type ConsumerPart = Option<u32>;
 
-/// A part that fails.
+/// A part that fails, since when and why.
 #[derive(Debug)]
 struct PartOutage {
     since: Instant,
@@ -54,36 +54,37 @@ struct PartOutage {
     told: String,
 }
 
-/// Entries of one part that have failed and are tried again.
+/// Entries of one part that have failed and are retried.
 #[derive(Debug)]
 pub(crate) struct RetriedEntries {
-    /// How many there are, above zero. Each holds up what is behind it in its channels.
+    /// How many entries there are, above zero. Each holds up the later entries of its channels.
     pub(crate) number: usize,
-    /// When the first of them failed first.
+    /// When the first of them failed for the first time.
     pub(crate) since: Instant,
-    /// Why it failed last.
+    /// Why an entry failed the last time.
     pub(crate) cause: String,
 }
 
-/// What is known of one consumer.
+/// The counters and the state of one consumer.
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerMetrics {
     name: String,
     commands: [AtomicU64; CommandFate::ALL.len()],
-    /// Rows or messages that wait.
+    /// The number of rows or messages that wait.
     pub(crate) waiting: AtomicU64,
     /// How long the oldest of them has waited, milliseconds.
     pub(crate) oldest_ms: AtomicU64,
-    /// Rows in partitions that nobody reads.
+    /// Rows in partitions that no node reads.
     pub(crate) unread: AtomicU64,
-    /// Which partitions this node has served last.
+    /// The partitions whose state this node knows, and whether it serves each of them.
     held: Mutex<BTreeMap<u32, bool>>,
     outages: Mutex<BTreeMap<ConsumerPart, PartOutage>>,
     retried: Mutex<BTreeMap<ConsumerPart, RetriedEntries>>,
 }
 
 impl ConsumerMetrics {
-    /// Those of the consumers that run. `before`: those that ran before, which keep what they have counted.
+    /// Makes the metrics of the consumers that run. `before`: metrics of earlier consumers; those with the same name
+    /// keep their counts.
     pub(crate) fn of(consumers: &[NamedConsumer], before: &[Arc<ConsumerMetrics>]) -> Vec<Arc<ConsumerMetrics>> {
         let running = consumers.iter().filter(|consumer| consumer.options.enabled);
         let known = |name: &str| before.iter().find(|metrics| metrics.name == name).cloned();
@@ -100,7 +101,7 @@ impl ConsumerMetrics {
         &self.name
     }
 
-    /// Counts commands.
+    /// Counts `number` commands with this outcome.
     pub(crate) fn count(&self, fate: CommandFate, number: u64) {
         self.commands[fate as usize].fetch_add(number, Relaxed);
     }
@@ -119,13 +120,13 @@ impl ConsumerMetrics {
         true
     }
 
-    /// Notes that a part works. True = it failed before.
+    /// Notes that a part works. True = it had failed before.
     pub(crate) fn work(&self, part: ConsumerPart) -> bool {
         self.outages.lock().unwrap_or_else(PoisonError::into_inner).remove(&part).is_some()
     }
 
-    /// Notes which entries of a part have failed and are tried again. True = this is news for the log: a cause, or the
-    /// end of all.
+    /// Notes which entries of a part have failed and are retried. True = the log should say it: the cause is new, or no
+    /// entry is retried any more.
     pub(crate) fn retry(&self, part: ConsumerPart, entries: Option<RetriedEntries>) -> bool {
         let mut retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(entries) = entries else { return retried.remove(&part).is_some() };
@@ -139,7 +140,7 @@ impl ConsumerMetrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(partition, is_held);
     }
 
-    /// How far it is.
+    /// How far the consumer is behind.
     pub(crate) fn lag(&self) -> ConsumerLag {
         ConsumerLag {
             waiting: self.waiting.load(Relaxed),
@@ -149,20 +150,20 @@ impl ConsumerMetrics {
         }
     }
 
-    /// Whether a part, or one entry of it, has failed for long.
+    /// Whether a part, or one of its entries, has failed for too long.
     pub(crate) fn is_stuck(&self) -> bool {
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         outages.values().any(|outage| outage.since.elapsed() >= STUCK_AFTER) || self.retried().1 >= STUCK_AFTER
     }
 
-    /// How many entries have failed and are tried again, and how long the first of them has.
+    /// How many entries have failed and are retried, and for how long the first of them has.
     fn retried(&self) -> (usize, Duration) {
         let retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = retried.values().map(|entries| entries.since.elapsed()).max().unwrap_or_default();
         (retried.values().map(|entries| entries.number).sum(), oldest)
     }
 
-    /// Partitions that this node has served last.
+    /// The number of partitions that this node serves.
     fn partitions(&self) -> usize {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|is_held| **is_held).count()
     }
@@ -170,24 +171,24 @@ impl ConsumerMetrics {
     fn gauges(&self) -> [(&'static str, &'static str, u64); 5] {
         [
             ("consumer_waiting", "Rows or messages that wait for a consumer", self.waiting.load(Relaxed)),
-            ("consumer_unread", "Rows in partitions that nobody reads", self.unread.load(Relaxed)),
-            ("consumer_partitions", "Partitions that this node has served last", self.partitions() as u64),
-            ("consumer_retrying", "Rows or messages that have failed and are tried again", self.retried().0 as u64),
-            ("consumer_stuck", "1 while a consumer, or one channel, waits for 10 s", u64::from(self.is_stuck())),
+            ("consumer_unread", "Rows in partitions that no node reads", self.unread.load(Relaxed)),
+            ("consumer_partitions", "Partitions whose lock this node got at its last try", self.partitions() as u64),
+            ("consumer_retrying", "Rows or messages that have failed and are retried", self.retried().0 as u64),
+            ("consumer_stuck", "1 while a part of a consumer has failed for 10 s", u64::from(self.is_stuck())),
         ]
     }
 }
 
-/// How far a consumer is.
+/// How far a consumer is behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConsumerLag {
-    /// Rows or messages that wait.
+    /// The number of rows or messages that wait.
     pub(crate) waiting: u64,
-    /// Age of the oldest of them, seconds.
+    /// Age of the oldest of them, in seconds.
     pub(crate) oldest_s: f64,
-    /// Rows or messages that have failed and are tried again.
+    /// Rows or messages that have failed and are retried.
     pub(crate) retrying: u64,
-    /// Rows in partitions that nobody reads.
+    /// Rows in partitions that no node reads.
     pub(crate) unread: u64,
 }
 
@@ -214,13 +215,13 @@ impl Collector for ConsumerCollector {
                 ConstGauge::new(all[kind].2 as i64).encode(family.encode_family(&[("consumer", *consumer)])?)?;
             }
         }
-        let help = "How long the oldest row or message that waits has waited";
+        let help = "Age of the oldest row or message that waits";
         let mut family = encoder.encode_descriptor("consumer_oldest_seconds", help, None, MetricType::Gauge)?;
         for consumer in &self.0 {
             let oldest = ConstGauge::new(consumer.oldest_ms.load(Relaxed) as f64 / 1_000.0);
             oldest.encode(family.encode_family(&[("consumer", consumer.name())])?)?;
         }
-        let help = "How long the row or message that is tried again for longest has failed";
+        let help = "Time since the first failure of the row or message that has been retried for longest";
         let mut family = encoder.encode_descriptor("consumer_retrying_seconds", help, None, MetricType::Gauge)?;
         for consumer in &self.0 {
             let oldest = ConstGauge::new(consumer.retried().1.as_secs_f64());

@@ -1,8 +1,9 @@
-//! The mailbox of the thread that tells what happens: what shards, the registry actor and the store have seen.
+//! The mailbox of the thread that sends events: what shards, the registry actor and the store have seen.
 //!
-//! Nobody waits here. What happens to clients and names is lost if too much waits, and counted: the thread tells
-//! `state.reset` then. Who holds a channel or a user must not be lost, nor the end of a client that was told as
-//! connected, because nothing would ever correct it: a shard keeps that until there is room.
+//! No sender waits here. If too much waits, events of clients and names are lost and counted, and the thread sends a
+//! `state.reset` event. Two kinds of message must not be lost, because nothing would correct them. One says that
+//! somebody holds a channel or a user. The other is the end of a client that was reported as connected. A shard keeps
+//! these until there is room.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,39 +25,39 @@ use touchline_store::ledger::{DeadLetter, LedgerError};
 
 use super::event_metrics::EventMetrics;
 
-/// Messages that may wait for the thread.
+/// How many messages may wait for the thread.
 const MESSAGES_MAX: usize = 262_144;
-/// Bytes of messages that may wait for the thread.
+/// How many bytes of messages may wait for the thread.
 const MESSAGES_SIZE_MAX: usize = 64 * 1_024 * 1_024;
 
-/// What has happened to a client.
+/// An event of a client, with its client id and user.
 #[derive(Debug)]
 pub(crate) struct ClientIncident {
     pub(crate) client: OwnerId,
-    /// Empty = anonymous.
+    /// The user of the client; empty = anonymous.
     pub(crate) user: Box<str>,
     pub(crate) change: ClientChange,
 }
 
-/// A change of a client.
+/// What has changed for a client.
 #[derive(Debug)]
 pub(crate) enum ClientChange {
-    /// It has connected.
+    /// The client has connected.
     Connected(Box<ConnectedFacts>),
-    /// Its connection has ended.
+    /// The connection of the client has ended.
     Disconnected(Box<DisconnectedFacts>),
-    /// It has subscribed. `number`: of the subscription, among those of the client.
+    /// The client has subscribed to a channel. `number`: counts the subscriptions of the client.
     Subscribed { channel: ChannelName, number: u32 },
-    /// Its subscription has ended. `code`: None = its connection has.
+    /// A subscription of the client has ended. `code`: None = because its connection has ended.
     Unsubscribed { channel: ChannelName, number: u32, code: Option<u32>, duration_ms: u64 },
 }
 
-/// What is told of a new connection.
+/// What an event reports about a new connection.
 #[derive(Debug)]
 pub(crate) struct ConnectedFacts {
-    /// The life of its node in which it is told.
+    /// The life of its node in which it is reported.
     pub(crate) life: u32,
-    /// It was told before: another node has told it as gone since.
+    /// Whether it was reported before, and another node has reported it as gone since.
     pub(crate) is_again: bool,
     pub(crate) transport: &'static str,
     pub(crate) encoding: &'static str,
@@ -67,10 +68,10 @@ pub(crate) struct ConnectedFacts {
     pub(crate) labels: Option<Bytes>,
 }
 
-/// What is told of a connection that has ended.
+/// What an event reports about a connection that has ended.
 #[derive(Debug)]
 pub(crate) struct DisconnectedFacts {
-    /// The life of its node in which it is told.
+    /// The life of its node in which it is reported.
     pub(crate) life: u32,
     pub(crate) transport: &'static str,
     pub(crate) code: u16,
@@ -79,49 +80,49 @@ pub(crate) struct DisconnectedFacts {
     pub(crate) duration_ms: u64,
 }
 
-/// A message to the thread that tells what happens.
+/// A message to the thread that sends events.
 #[derive(Debug)]
 pub(crate) enum EventMessage {
-    /// Something has happened to a client; when, Unix milliseconds.
+    /// An event of a client, with its time in Unix milliseconds.
     Client(u64, ClientIncident),
-    /// Whether a channel has subscribers, or a user has connections, on a shard.
+    /// Whether a shard has subscribers of a channel, or connections of a user.
     Held { key: StateKey, shard: ShardId, is_held: bool },
-    /// What has happened to a name or a group; when, Unix milliseconds.
+    /// An event of a name or a group, with its time in Unix milliseconds.
     Entry(u64, Box<EntryIncident>),
-    /// A client whose node is gone; when that was noticed, Unix milliseconds.
+    /// A client whose node is gone, and when that was noticed, in Unix milliseconds.
     LostClient(u64, LostClient),
-    /// Messages that nobody has acknowledged in time; when they were deleted, Unix milliseconds.
+    /// Inbox messages that nobody has acknowledged in time, and when they were deleted, in Unix milliseconds.
     Expired(u64, Vec<ExpiredMessage>),
-    /// A message of the same thread of another node.
+    /// A message from the same thread of another node.
     Scope(Bytes),
-    /// This node takes part in the cluster from now on, in the sight of these nodes.
+    /// This node takes part in the cluster from now on, and sees these other nodes.
     Joined(Vec<Arc<str>>),
     /// Another node is dead.
     Gone(Arc<str>),
-    /// An operator wants an endpoint to be sent events again that has refused all.
+    /// An operator wants events to be sent again to an endpoint that has refused all events.
     Resume(Box<str>),
-    /// A request about dead letters. It is dropped where none are kept.
+    /// A request about dead letters. It is dropped if the node keeps none.
     Dead(DeadRequest),
     /// The node stops.
     Stop,
 }
 
-/// A request about dead letters, and who waits for the answer.
+/// A request about dead letters, with the sender for its answer.
 #[derive(Debug)]
 pub(crate) enum DeadRequest {
-    /// Those of an endpoint (`None` = of all) behind a number, at most so many.
+    /// Lists at most `limit` dead letters of an endpoint (`None` = of all) whose numbers are greater than `behind`.
     List { endpoint: Option<String>, behind: u64, limit: u32, reply: DeadReply<Vec<DeadLetter>> },
-    /// These are sent again; the answer is how many there were.
+    /// Sends these dead letters again. The answer is how many of them there were.
     Retry { ids: Vec<u64>, reply: DeadReply<u64> },
-    /// These are deleted; the answer is how many there were.
+    /// Deletes these dead letters. The answer is how many of them there were.
     Drop { ids: Vec<u64>, reply: DeadReply<u64> },
 }
 
-/// Who waits for an answer about dead letters.
+/// The sender for an answer about dead letters.
 pub(crate) type DeadReply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 impl EventMessage {
-    /// Bytes that it makes the node hold.
+    /// Bytes that the message makes the node hold.
     fn size(&self) -> usize {
         let texts = match self {
             EventMessage::Client(_, incident) => incident.user.len() + incident.change.size(),
@@ -144,7 +145,7 @@ impl EventMessage {
         size_of::<EventMessage>() + texts
     }
 
-    /// When it was seen, Unix milliseconds; None = it does not say.
+    /// When it was seen, in Unix milliseconds; None = the message does not contain a time.
     fn seen_ms(&self) -> Option<u64> {
         match self {
             EventMessage::Client(at_ms, _)
@@ -157,7 +158,7 @@ impl EventMessage {
 }
 
 impl ClientChange {
-    /// What it tells.
+    /// The kind of event that reports this change.
     pub(crate) fn kind(&self) -> EventKind {
         match self {
             ClientChange::Connected(_) => EventKind::Connected,
@@ -167,7 +168,7 @@ impl ClientChange {
         }
     }
 
-    /// Whether it was told before, in an earlier life of the node.
+    /// Whether it was reported before, in an earlier life of the node.
     pub(crate) fn is_again(&self) -> bool {
         matches!(self, ClientChange::Connected(facts) if facts.is_again)
     }
@@ -184,20 +185,20 @@ impl ClientChange {
     }
 }
 
-/// What some endpoint asks for.
+/// What at least one endpoint wants to receive.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct EventWants {
-    /// The kinds that threads have to be able to tell, because somebody may be told of them.
+    /// The kinds of events that threads must be able to report, because an endpoint may want them at some time.
     pub(crate) kinds: EventKinds,
-    /// Those of them that somebody is told of at the start.
+    /// The kinds among them that an endpoint wants at the start.
     pub(crate) told: EventKinds,
-    /// Namespaces of channels; None = all.
+    /// The namespaces of the channels; None = all.
     pub(crate) namespaces: Option<Vec<Box<str>>>,
 }
 
 impl EventWants {
-    /// These and others. What was asked for once is noted until the node stops: what is not noted for a while cannot be
-    /// told later.
+    /// Combines these wants with others. What was wanted once is recorded until the node stops: an event needs the
+    /// state from before it, which is missing if it was not recorded for a while.
     pub(crate) fn with(&self, others: &EventWants) -> EventWants {
         let is_first = self.kinds == EventKinds::default();
         EventWants {
@@ -211,39 +212,39 @@ impl EventWants {
         }
     }
 
-    /// Whether some endpoint is told of channels of this namespace.
+    /// Whether at least one endpoint wants events of channels of this namespace.
     pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
         self.namespaces.as_ref().is_none_or(|all| all.iter().any(|name| **name == *namespace))
     }
 }
 
-/// The mailbox of the thread that tells what happens.
+/// The mailbox of the thread that sends events.
 pub(crate) struct EventMailbox {
     sender: UnboundedSender<EventMessage>,
-    /// The kinds that somebody is told of now, as bits: other nodes and reloads may add some.
+    /// The kinds that at least one endpoint wants now, as bits. Other nodes and reloads may add kinds.
     told: AtomicU16,
     pub(crate) metrics: Arc<EventMetrics>,
     room: Arc<MailboxRoom>,
 }
 
-/// What waits in the mailbox, and what had no room there.
+/// What waits in the mailbox, and what was lost for want of room.
 #[derive(Debug)]
 struct MailboxRoom {
     messages: AtomicUsize,
     size: AtomicUsize,
     lost: AtomicU64,
-    /// When the first of these was seen, Unix milliseconds; `u64::MAX` = it is not known.
+    /// When the first lost message was seen, in Unix milliseconds; `u64::MAX` = it is not known.
     lost_since_ms: AtomicU64,
 }
 
-/// The end of the mailbox that the thread has.
+/// The receiving end of the mailbox, which the thread has.
 pub(crate) struct EventReceiver {
     messages: UnboundedReceiver<EventMessage>,
     room: Arc<MailboxRoom>,
 }
 
 impl EventMailbox {
-    /// A mailbox, and its receiving end.
+    /// Makes a mailbox and its receiving end.
     pub(crate) fn new(wants: &EventWants, metrics: Arc<EventMetrics>) -> (Self, EventReceiver) {
         let (sender, messages) = unbounded_channel();
         let room = Arc::new(MailboxRoom {
@@ -256,17 +257,17 @@ impl EventMailbox {
         (EventMailbox { sender, told, metrics, room: Arc::clone(&room) }, EventReceiver { messages, room })
     }
 
-    /// Somebody is told of these kinds, too, from now on.
+    /// Adds kinds that at least one endpoint wants from now on.
     pub(crate) fn widen(&self, kinds: EventKinds) {
         self.told.fetch_or(kinds.bits(), Relaxed);
     }
 
-    /// Whether some endpoint is told of this.
+    /// Whether at least one endpoint wants events of this kind.
     pub(crate) fn wants(&self, kind: EventKind) -> bool {
         EventKinds::from_bits(self.told.load(Relaxed)).has(kind)
     }
 
-    /// Sends what has happened; if too much waits it is lost, and counted. Returns whether there was room.
+    /// Sends an event to the thread. If too much waits, the event is lost and counted. Returns whether there was room.
     pub(crate) fn tell(&self, message: EventMessage) -> bool {
         let sent = self.try_send(message);
         if let Err(message) = &sent {
@@ -277,15 +278,15 @@ impl EventMailbox {
 
     /// Counts a message as lost.
     pub(crate) fn lose(&self, message: &EventMessage) {
-        // The time first: who sees the count sees it too.
+        // The time is set first, so that a reader that sees the count sees the time too.
         self.room.lost_since_ms.fetch_min(message.seen_ms().unwrap_or(u64::MAX), SeqCst);
         self.room.lost.fetch_add(1, SeqCst);
     }
 
-    /// Sends a message.
+    /// Sends a message, unless too much waits.
     ///
     /// # Errors
-    /// Too much waits: the message comes back.
+    /// If too much waits, the error contains the message.
     pub(crate) fn try_send(&self, message: EventMessage) -> Result<(), EventMessage> {
         let size = message.size();
         if self.room.messages.load(Relaxed) >= MESSAGES_MAX || self.room.size.load(Relaxed) >= MESSAGES_SIZE_MAX {
@@ -295,7 +296,7 @@ impl EventMailbox {
         Ok(())
     }
 
-    /// Sends a message that an operator or the end of the node causes: there is always room for it.
+    /// Sends a message that an operator or the end of the node causes. There is always room for it.
     pub(crate) fn command(&self, message: EventMessage) {
         let size = message.size();
         self.send(message, size);
@@ -304,19 +305,19 @@ impl EventMailbox {
     fn send(&self, message: EventMessage, size: usize) {
         self.room.messages.fetch_add(1, Relaxed);
         self.room.size.fetch_add(size, Relaxed);
-        // If the thread has ended, so has the node.
+        // If the thread has ended, the node has ended too.
         let _ = self.sender.send(message);
     }
 }
 
 impl EventReceiver {
-    /// The next message; None = the node is gone.
+    /// Waits for the next message; None = the node is gone.
     pub(crate) async fn next(&mut self) -> Option<EventMessage> {
         let message = self.messages.recv().await;
         self.count(message)
     }
 
-    /// A message that has come already; None = none has.
+    /// Takes a message that is already in the mailbox; None = the mailbox is empty.
     pub(crate) fn try_next(&mut self) -> Option<EventMessage> {
         let message = self.messages.try_recv().ok();
         self.count(message)
@@ -329,14 +330,14 @@ impl EventReceiver {
         Some(message)
     }
 
-    /// Messages that had no room since the last call; None = all had. `checked_ms`: when that call was, Unix
+    /// How many messages were lost since the last call; None = none. `checked_ms`: when that call was, in Unix
     /// milliseconds.
     pub(crate) fn take_lost(&self, checked_ms: u64) -> Option<EventLoss> {
         if self.room.lost.load(Relaxed) == 0 {
             return None;
         }
         let events = self.room.lost.swap(0, SeqCst);
-        // One that is lost between these two lines is counted by the next call, which was not before this one.
+        // A message that is lost between these two lines is counted by the next call, which passes a later time.
         let since_ms = self.room.lost_since_ms.swap(u64::MAX, SeqCst).min(checked_ms);
         Some(EventLoss { events, since_ms })
     }

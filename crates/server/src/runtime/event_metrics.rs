@@ -17,9 +17,9 @@ use super::meters::{Counter, Gauge};
 pub(crate) enum DropReason {
     /// The queue of the endpoint was full.
     QueueFull,
-    /// The mailbox of the thread was full.
+    /// The mailbox of the thread that sends events was full.
     MailboxFull,
-    /// It was too large.
+    /// The event was too large.
     TooLarge,
     /// The node has stopped.
     Stopped,
@@ -37,7 +37,7 @@ impl DropReason {
         DropReason::LaneFull,
     ];
 
-    /// The name in metrics.
+    /// The value of the label in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             DropReason::QueueFull => "queue_full",
@@ -49,18 +49,18 @@ impl DropReason {
     }
 }
 
-/// The metrics of one endpoint. The thread that tells what happens writes them.
+/// The metrics of one endpoint. The thread that sends events writes them.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointFigures {
-    /// Its name.
+    /// The name of the endpoint.
     pub(crate) name: String,
-    /// Events that wait or are under way.
+    /// Events that wait or are being sent.
     pub(crate) queued: Gauge,
     /// Bytes of events that wait.
     pub(crate) queued_bytes: Gauge,
-    /// Age of the oldest event that waits or is under way, milliseconds.
+    /// Age of the oldest event that waits or is being sent, in milliseconds.
     pub(crate) oldest_ms: Gauge,
-    /// Events that have arrived.
+    /// Events that have been delivered.
     pub(crate) sent: Counter,
     /// Batches that were sent again.
     pub(crate) retried: Counter,
@@ -68,9 +68,9 @@ pub(crate) struct EndpointFigures {
     pub(crate) dropped: [Counter; DropReason::ALL.len()],
     /// Events that were given up, by reason.
     pub(crate) dead: [Counter; DeadReason::ALL.len()],
-    /// It has refused all further events (410).
+    /// Whether the endpoint has refused all further events (410).
     pub(crate) is_off: AtomicBool,
-    /// Another node describes it otherwise; it is told what any of them says.
+    /// Whether another node configures the endpoint differently. It then receives what any of the nodes wants for it.
     pub(crate) is_differing: AtomicBool,
 }
 
@@ -78,19 +78,19 @@ pub(crate) struct EndpointFigures {
 #[derive(Debug, Default)]
 pub(crate) struct EventMetrics {
     endpoints: RwLock<Vec<Arc<EndpointFigures>>>,
-    /// The ids of nodes of the cluster that take no part in durable events.
+    /// The ids of the nodes of the cluster that take no part in durable events.
     pub(crate) silent_nodes: Mutex<Vec<String>>,
 }
 
 impl EventMetrics {
-    /// Metrics that have counted nothing.
+    /// Metrics of endpoints with these names, with all counters 0.
     pub(crate) fn of(names: impl IntoIterator<Item = String>) -> Self {
         let metrics = EventMetrics::default();
         metrics.set_endpoints(names);
         metrics
     }
 
-    /// From now on these are the endpoints. Those that were there before keep what they have counted.
+    /// Sets the endpoints from now on. Endpoints that were there before keep their counts.
     pub(crate) fn set_endpoints(&self, names: impl IntoIterator<Item = String>) {
         let before = self.endpoints();
         let known = |name: &String| before.iter().find(|endpoint| endpoint.name == *name).cloned();
@@ -99,18 +99,18 @@ impl EventMetrics {
         *self.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
     }
 
-    /// The figures of all endpoints, in the order of the settings.
+    /// The metrics of all endpoints, in the order of the settings.
     pub(crate) fn endpoints(&self) -> Vec<Arc<EndpointFigures>> {
         self.endpoints.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The figures of an endpoint; `None` = it is none of this node.
+    /// The metrics of an endpoint; `None` = this node has no endpoint of this name.
     pub(crate) fn of_endpoint(&self, name: &str) -> Option<Arc<EndpointFigures>> {
         let endpoints = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
         endpoints.iter().find(|endpoint| endpoint.name == name).cloned()
     }
 
-    /// The endpoints that another node describes otherwise.
+    /// The names of the endpoints that another node configures differently.
     pub(crate) fn differing(&self) -> Vec<String> {
         self.named(|endpoint| endpoint.is_differing.load(Relaxed))
     }
@@ -120,12 +120,12 @@ impl EventMetrics {
         endpoints.iter().filter(|endpoint| is_meant(endpoint)).map(|endpoint| endpoint.name.clone()).collect()
     }
 
-    /// The ids of nodes of the cluster that take no part in durable events.
+    /// The ids of the nodes of the cluster that take no part in durable events.
     pub(crate) fn silent(&self) -> Vec<String> {
         self.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The endpoints that have refused all further events.
+    /// The names of the endpoints that have refused all further events.
     pub(crate) fn off(&self) -> Vec<String> {
         self.named(|endpoint| endpoint.is_off.load(Relaxed))
     }

@@ -1,5 +1,5 @@
-//! The shared facts of a node that has them from no database, with their names: what clients are judged by keeps only
-//! hashes of them.
+//! The shared facts, with their names, of a node that has no database of them. The table by which the node judges
+//! clients keeps only hashes of the names.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,15 +7,15 @@ use std::ops::Bound;
 use touchline_protocol::fact::{Fact, FactChange, FactKey};
 use touchline_store::FactListing;
 
-/// Facts that have ended may stand here, so many beside those that hold, before they are removed.
+/// How many facts that have ended may remain, beyond the number of facts that hold, before they are removed.
 const ENDED: usize = 64;
 
-/// What a node knows of shared facts, beside what clients are judged by.
+/// What a node knows of shared facts, apart from the table by which it judges clients.
 #[derive(Default)]
 pub(crate) struct KnownFacts {
     /// The revision up to which changes were reported.
     pub(crate) revision: u64,
-    /// The facts with their names, where no database has them.
+    /// The facts with their names; empty if a database has them.
     pub(crate) names: FactNames,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct KnownFacts {
 pub(crate) struct FactNames(BTreeMap<FactKey, Fact>);
 
 impl FactNames {
-    /// Takes these facts in the place of all others.
+    /// Replaces all facts by these.
     pub(crate) fn replace(&mut self, facts: Vec<Fact>) {
         self.0 = facts.into_iter().map(|fact| (fact.key.clone(), fact)).collect();
     }
 
-    /// Takes changes, in their order. `holding`: how many facts hold after them.
+    /// Applies changes in their order. `holding`: how many facts hold after them.
     pub(crate) fn change(&mut self, changes: Vec<FactChange>, holding: usize, now_s: u64) {
         for change in changes {
             match change {
@@ -37,13 +37,14 @@ impl FactNames {
                 FactChange::Remove(key) => self.0.remove(&key),
             };
         }
-        // Not at each end: to look through all takes as long as there are many, so it is done when many have ended.
+        // Looking through all facts takes time in proportion to their number. So it happens only after many facts have
+        // ended.
         if self.0.len() > 2 * holding + ENDED {
             self.0.retain(|_, fact| holds(fact, now_s));
         }
     }
 
-    /// A page of the facts that hold, by kind and name.
+    /// Returns a page of the facts that hold, ordered by kind and name.
     pub(crate) fn page(&self, listing: &FactListing) -> Vec<Fact> {
         let behind = (Bound::Excluded(listing.start()), Bound::Unbounded);
         let of_kind = |fact: &&Fact| listing.kind.as_ref().is_none_or(|kind| *kind == fact.key.kind);

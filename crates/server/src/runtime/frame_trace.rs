@@ -1,8 +1,8 @@
-//! Traces: what goes in and out for one client, one user or one channel, kept for somebody who asks for it.
+//! Frame traces: the frames from and to one client or user, or the publications into one channel, kept for a reader.
 //!
-//! A trace lasts for a minute at most, and ends when nobody has asked for [`LEASE_MS`]. Who is traced is not told, and
-//! nothing counts it: a trace is no subscriber. While there is none, a shard reads one number for each write, each
-//! message and each publication.
+//! A trace lasts for a minute at most. It ends earlier if nobody has read it for [`LEASE_MS`]. Clients do not notice
+//! that they are traced, and no metric counts a trace as a subscriber. While there is no trace, a shard reads one
+//! number for each write, each message and each publication.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,19 +12,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use touchline_registry::OwnerId;
 
-/// Traces of a node at a time.
+/// How many traces a node has at a time.
 pub(crate) const TRACES_MAX: usize = 16;
-/// The longest trace, seconds.
+/// The longest duration of a trace, in seconds.
 pub(crate) const TRACE_SECONDS_MAX: u64 = 60;
-/// Frames that wait for who asks; later ones are counted and left out.
+/// How many frames wait for the reader. Later frames are counted and left out.
 const FRAMES_MAX: usize = 1_000;
-/// Bytes of payloads and names that wait for who asks.
+/// How many bytes of payloads and names wait for the reader.
 const WAITING_SIZE_MAX: usize = 256 * 1_024;
-/// The longest payload that is shown, bytes; of a longer one its beginning.
+/// The longest payload that is shown whole, in bytes. Of a longer one, only the beginning is shown.
 pub(crate) const PAYLOAD_SHOWN_MAX: usize = 8 * 1_024;
-/// A trace that nobody has asked for is over after this time, milliseconds.
+/// A trace that nobody has read for this time ends, in milliseconds.
 const LEASE_MS: u64 = 5_000;
-/// What a frame takes beside its texts, bytes.
+/// What a frame takes in addition to its texts, in bytes.
 const FRAME_OVERHEAD: usize = 160;
 
 /// What is traced.
@@ -32,46 +32,46 @@ const FRAME_OVERHEAD: usize = 160;
 pub(crate) enum TraceTarget {
     /// The publications that this node is asked to make in a channel.
     Channel(Box<str>),
-    /// The frames of a connection.
+    /// The frames of the connection with this client id.
     Client(OwnerId),
-    /// The frames of the connections of a user.
+    /// The frames of all connections of a user.
     User(Box<str>),
 }
 
-/// A frame of a connection, or a publication.
+/// A frame of a connection, or a publication into a traced channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TracedFrame {
-    /// When, Unix milliseconds.
+    /// When the node saw it, in Unix milliseconds.
     pub(crate) at_ms: u64,
-    /// The name of the node.
+    /// The name of the node that saw it.
     #[serde(default)]
     pub(crate) node: String,
     /// The client id; empty for a publication into a traced channel.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) client: String,
-    /// The user; empty = anonymous, or not known yet.
+    /// The user of the client; empty = anonymous, or not known yet.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) user: String,
-    /// `in`: from the client; `out`: to it; empty for a publication into a traced channel.
+    /// `in`: from the client; `out`: to the client; empty for a publication into a traced channel.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) direction: String,
     /// `publication`, `command`, `reply`, `join`, `leave`, `push`, `ping`, `pong`, `close`.
     pub(crate) kind: String,
-    /// The channel; empty = it is about none, or cannot be read.
+    /// The channel; empty = the frame concerns no channel, or the channel cannot be read.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) channel: String,
-    /// The offset of a publication; 0 = it has none, or the log backend gives it later.
+    /// The offset of a publication; 0 = it has none, or the log backend assigns it later.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) offset: u64,
-    /// Bytes of the payload, or of the frame without what is put around it.
+    /// Bytes of the payload, or of the frame without its framing.
     pub(crate) size: u64,
-    /// The payload, of a long one its beginning; absent = it is not shown.
+    /// The payload, or the beginning of a long payload; absent = payloads are not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) payload: Option<String>,
-    /// The payload is in base64.
+    /// Whether the payload is in base64.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) binary: bool,
-    /// The code of an error that the client is told; 0 = it is told none.
+    /// The code of an error that the client gets; 0 = there is no error.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(crate) error: u32,
 }
@@ -92,36 +92,36 @@ impl TracedFrame {
     }
 }
 
-/// What a trace has seen since somebody asked last.
+/// What a trace has recorded since the last question.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenFrames {
-    /// In order.
+    /// The recorded frames, in their order.
     pub(crate) frames: Vec<TracedFrame>,
-    /// Frames that were not kept, because too many waited.
+    /// Frames that were not kept because too many waited.
     pub(crate) left_out: u64,
-    /// The trace is over.
+    /// Whether the trace is over.
     pub(crate) has_ended: bool,
 }
 
-/// Somebody asks for what a trace has seen. The first question begins it.
+/// A question for the frames of a trace. The first question with an id begins the trace.
 #[derive(Debug)]
 pub(crate) struct TraceQuestion<'q> {
-    /// The name that who asks has given it.
+    /// The id that the reader has given the trace.
     pub(crate) id: &'q str,
     pub(crate) target: TraceTarget,
     pub(crate) seconds: u64,
-    /// Payloads are shown.
+    /// Whether payloads are shown.
     pub(crate) has_payloads: bool,
-    /// The trace ends with this question.
+    /// Whether the trace ends with this question.
     pub(crate) is_last: bool,
 }
 
-/// Why a trace does not begin.
+/// Why a trace was not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TraceRefusal {
-    /// There are [`TRACES_MAX`] already.
+    /// The node has [`TRACES_MAX`] traces already.
     TooMany,
-    /// The id is that of a trace of something else, or of one with other rights to payloads.
+    /// The id belongs to a trace of another target, or to a trace with other rights to payloads.
     OtherTarget,
 }
 
@@ -142,7 +142,7 @@ impl FrameTrace {
         now_ms >= self.ends_ms
     }
 
-    /// Whether nobody asks for it any more.
+    /// Whether nobody has read the trace for too long.
     fn is_forgotten(&self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.asked_ms) >= LEASE_MS
     }
@@ -158,7 +158,7 @@ impl FrameTrace {
     }
 }
 
-/// The traces of a node.
+/// The frame traces of a node.
 #[derive(Debug, Default)]
 pub(crate) struct FrameTraces {
     all: Mutex<Vec<FrameTrace>>,
@@ -167,20 +167,20 @@ pub(crate) struct FrameTraces {
 }
 
 impl FrameTraces {
-    /// Whether a channel is traced.
+    /// Whether at least one channel is traced.
     pub(crate) fn follow_channels(&self) -> bool {
         self.channels.load(Relaxed) > 0
     }
 
-    /// Whether a client or a user is traced.
+    /// Whether at least one client or user is traced.
     pub(crate) fn follow_clients(&self) -> bool {
         self.clients.load(Relaxed) > 0
     }
 
-    /// What a trace has seen since the last question; a new id begins one. `now_ms`: Unix milliseconds.
+    /// Returns what a trace has recorded since the last question. A new id begins a trace. `now_ms`: Unix milliseconds.
     ///
     /// # Errors
-    /// When there are too many, or the id is taken.
+    /// [`TraceRefusal`] if there are too many traces, or the id belongs to another trace.
     pub(crate) fn ask(&self, question: TraceQuestion<'_>, now_ms: u64) -> Result<SeenFrames, TraceRefusal> {
         let mut all = self.lock();
         self.forget_old(&mut all, now_ms);
@@ -219,7 +219,8 @@ impl FrameTraces {
         Ok(SeenFrames::default())
     }
 
-    /// Keeps a frame for the traces that `follows` says. `frame`: makes it, with its payload or without.
+    /// Keeps a frame in the traces that `follows` selects. `frame`: makes the frame, with its payload (true) or
+    /// without.
     pub(crate) fn keep(
         &self,
         now_ms: u64,
@@ -234,7 +235,7 @@ impl FrameTraces {
         }
     }
 
-    /// Whether a trace follows this.
+    /// Whether a running trace has a target that `follows` selects.
     pub(crate) fn follow(&self, now_ms: u64, follows: impl Fn(&TraceTarget) -> bool) -> bool {
         let mut all = self.lock();
         self.forget_old(&mut all, now_ms);
@@ -301,10 +302,10 @@ mod tests {
         let traces = FrameTraces::default();
         let _ = traces.ask(question("a"), 0);
         (0..FRAMES_MAX + 3).for_each(|_| traces.keep(1, follows, |_| frame(1)));
-        let seen = traces.ask(question("a"), 2).expect("it goes on");
+        let seen = traces.ask(question("a"), 2).expect("it continues");
         assert_eq!((seen.frames.len(), seen.left_out), (FRAMES_MAX, 3));
         (0..3).for_each(|_| traces.keep(3, follows, |_| frame(WAITING_SIZE_MAX / 2)));
-        let seen = traces.ask(question("a"), 4).expect("it goes on");
+        let seen = traces.ask(question("a"), 4).expect("it continues");
         assert_eq!((seen.frames.len(), seen.left_out), (1, 2));
     }
 
@@ -316,7 +317,7 @@ mod tests {
             assert!(traces.ask(question("a"), at_ms).is_ok_and(|seen| !seen.has_ended));
         }
         traces.keep(10_000, follows, |_| frame(1));
-        let seen = traces.ask(question("a"), 12_000).expect("its end is told");
+        let seen = traces.ask(question("a"), 12_000).expect("its end is reported");
         assert!(seen.has_ended && seen.frames.is_empty() && !traces.follow_clients());
         let _ = traces.ask(question("b"), 13_000);
         assert!(!traces.follow(18_000, follows) && !traces.follow_clients());

@@ -1,5 +1,5 @@
-//! What a reload replaces: the settings of a node and what is made of them. One generation follows another; a shard
-//! changes to the next one between two of its turns, so all that it does within a turn is of one generation.
+//! What a reload replaces: the settings of a node and what is made of them. A shard switches to the next generation
+//! between two turns. So it works with a single generation within a turn.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -21,39 +21,38 @@ use crate::runtime::limit_tables::LimitTables;
 
 /// The settings of a node at one time, and what is made of them.
 pub(crate) struct Generation {
-    /// Counts the generations of the process, from 1.
+    /// The number of the generation in this process, counted from 1.
     pub(crate) number: u64,
-    /// Of the keys that were written and should be the same on all nodes; 0 = it is not known.
+    /// A digest of the written keys that should be the same on all nodes; 0 = it is not known.
     pub(crate) digest: u32,
-    /// The keys that were written, each with its place; empty = the program that embeds the server has made the
-    /// settings.
+    /// The written configuration keys, each with its place; empty = the embedding program made the settings.
     pub(crate) written: Vec<WrittenKey>,
     pub(crate) settings: Settings,
-    /// What sessions share.
+    /// The settings that the sessions share.
     pub(crate) session: SessionSettings,
-    /// Proxies that are trusted to tell the client's address.
+    /// Proxies that are trusted to report the client's address.
     pub(crate) proxies: Proxies,
-    /// Origins of the pages that may open connections.
+    /// The origins whose pages may open connections.
     pub(crate) origins: Origins,
     /// The rates of users and addresses; None = no rate is switched on.
     pub(crate) limits: Option<Arc<LimitTables>>,
-    /// Header fields of clients' requests that backends are sent.
+    /// Header fields of clients' requests that are forwarded to backends.
     pub(crate) kept_fields: KeptFields,
-    /// Who may connect and call the server API.
+    /// Decides which clients may connect and which callers may use the server API.
     pub(crate) access: Arc<AccessControl>,
     /// The mailbox of the thread that asks backends; None = no hook is switched on.
     pub(crate) hooks: Option<Arc<HookMailbox>>,
-    /// What the endpoints of events ask for.
+    /// The events that the endpoints want to receive.
     pub(crate) wants: EventWants,
-    /// The consumers that run, in the order of the settings.
+    /// The metrics of the consumers that run, in the order of the settings.
     pub(crate) consumers: Vec<Arc<ConsumerMetrics>>,
 }
 
-/// A generation that is in use. A shard takes it for every request, so it is counted without atomics.
+/// A generation that is in use. A shard takes it for every request, so its references are counted without atomics.
 #[derive(Clone)]
 pub(crate) struct CurrentGeneration(Rc<SharedGeneration>);
 
-/// What a thread shares with the others.
+/// The generation that a thread shares with the other threads.
 struct SharedGeneration(Arc<Generation>);
 
 impl CurrentGeneration {
@@ -75,31 +74,31 @@ thread_local! {
     static HERE: RefCell<Option<CurrentGeneration>> = const { RefCell::new(None) };
 }
 
-/// The number of the generation that the shard works with whose own thread this is; 0 on other threads.
+/// The number of the generation with which the shard of this thread works; 0 on threads that are not a shard's own.
 pub(crate) fn generation_here() -> u64 {
     HERE.with_borrow(|here| here.as_ref().map_or(0, |generation| generation.number))
 }
 
-/// From now on the shard whose own thread this is works with a generation.
+/// Sets the generation with which the shard of this thread works from now on.
 pub(crate) fn set_generation_here(generation: &Arc<Generation>) {
     HERE.set(Some(CurrentGeneration::of(Arc::clone(generation))));
 }
 
-/// The newest generation of a node.
+/// The newest generation of a node, and the number of its reloads.
 pub(crate) struct NewestGeneration {
     newest: RwLock<Arc<Generation>>,
-    /// The reloads so far.
+    /// The number of reloads so far.
     pub(crate) reloads: ReloadCounts,
 }
 
-/// How many reloads there were; those that found another one under way are not counted.
+/// How many reloads there were. Reloads that found another one under way are not counted.
 #[derive(Debug, Default)]
 pub(crate) struct ReloadCounts {
-    /// Those that have changed the configuration.
+    /// Reloads that have changed the configuration.
     pub(crate) succeeded: AtomicU64,
-    /// Those that have changed nothing, because the configuration has a fault or a change takes a restart.
+    /// Reloads that have changed nothing, because the configuration has a fault or a change needs a restart.
     pub(crate) failed: AtomicU64,
-    /// The last one was refused.
+    /// Whether the last reload was refused.
     pub(crate) has_failed: AtomicBool,
 }
 
@@ -108,23 +107,23 @@ impl NewestGeneration {
         NewestGeneration { newest: RwLock::new(generation), reloads: ReloadCounts::default() }
     }
 
-    /// The newest one. Shards may work with the one before it for some milliseconds more.
+    /// Returns the newest generation. Shards may work with the one before it for some milliseconds more.
     pub(crate) fn get(&self) -> Arc<Generation> {
         Arc::clone(&self.newest.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The newest one, to change it before somebody else has it.
+    /// The newest generation, to be changed before another thread has it; None = another thread has it.
     #[cfg(test)]
     pub(crate) fn get_mut(&mut self) -> Option<&mut Generation> {
         Arc::get_mut(self.newest.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces it.
+    /// Replaces the newest generation.
     pub(crate) fn set(&self, generation: Arc<Generation>) {
         *self.newest.write().unwrap_or_else(PoisonError::into_inner) = generation;
     }
 
-    /// The generation that this thread works with: that of the shard whose own thread this is, else the newest.
+    /// The generation with which this thread works: that of its shard, or the newest on other threads.
     pub(crate) fn current(&self) -> CurrentGeneration {
         HERE.with_borrow(Clone::clone).unwrap_or_else(|| CurrentGeneration::of(self.get()))
     }

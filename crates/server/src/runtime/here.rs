@@ -1,4 +1,4 @@
-//! Which shard's own thread this is.
+//! Which shard the calling thread belongs to.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ pub(crate) fn here() -> Option<ShardId> {
     HERE.get()
 }
 
-/// From now on this is the own thread of a shard.
+/// Marks the calling thread as the own thread of a shard.
 pub(crate) fn set_here(shard: ShardId) {
     HERE.set(Some(shard));
 }

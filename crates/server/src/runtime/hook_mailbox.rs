@@ -11,70 +11,70 @@ use touchline_registry::{Entry, OwnerId};
 use super::hook_metrics::{CallOutcome, HookCounts, HookMetrics};
 use crate::net::forwarded::ForwardedHeaders;
 
-/// What a call costs besides its texts, payload and header fields, bytes.
+/// What a call takes besides its texts, payload and header fields, in bytes.
 const CALL_SIZE: usize = 512;
 
 /// A message to the thread that asks backends.
 pub(crate) enum HookMessage {
-    /// Ask.
+    /// Asks a backend about an action of a client.
     Call(Box<HookJob>),
-    /// Ask which of two clients keeps a name.
+    /// Asks a backend which of two clients keeps a name.
     Conflict(Box<NameConflict>),
-    /// The answer is not wanted any more.
+    /// The session does not want the answer any more.
     Cancel { connection: ConnectionId, serial: u32 },
-    /// A backend has ended something of a user: forget the answers that would let it begin again. `channel`: None =
-    /// in every channel; `is_shared`: also those that hold for everybody.
+    /// A backend has ended something of a user: forget the answers that would let it begin again. `channel`: None = in
+    /// every channel. `is_shared`: also forget answers that apply to every connection of the user.
     Forget { user: Box<str>, channel: Option<Box<str>>, is_shared: bool },
-    /// No call comes any more: the thread ends when those have ended that it has.
+    /// No more calls will follow. The thread ends when the calls that it has are done.
     Finish,
     /// The node stops.
     Stop,
 }
 
-/// Two claims of a name.
+/// Two claims of the same name.
 pub(crate) struct NameConflict {
     pub(crate) scope: Arc<str>,
     /// The claim of a client of this node.
     pub(crate) mine: Entry,
-    /// The later claim.
+    /// The later claim, of another client.
     pub(crate) other: Entry,
 }
 
 impl NameConflict {
-    /// Bytes that it makes the node hold; the question that is made of it holds the same texts.
+    /// Bytes that the conflict makes the node hold. The question that is made from it holds the same texts.
     pub(crate) fn size(&self) -> usize {
         let claims = [&self.mine, &self.other];
         CALL_SIZE + claims.into_iter().map(|claim| claim.key().len() + claim.meta().len()).sum::<usize>()
     }
 }
 
-/// Who has asked.
+/// Which part of the node asks a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
-    /// A session.
+    /// The session of this connection.
     Session(ConnectionId),
-    /// The registry.
+    /// The registry, about a conflict of names.
     Registry,
 }
 
-/// A question to a backend.
+/// A question to a backend, with what it says about the client.
 pub(crate) struct HookJob {
     pub(crate) asker: Asker,
-    /// The client that it is about; zeros = it is about two.
+    /// The client that the question concerns; zeros = it concerns two clients.
     pub(crate) client: OwnerId,
     /// The name of the client's transport.
     pub(crate) transport: &'static str,
     /// The encoding of the client's messages.
     pub(crate) protocol: &'static str,
     pub(crate) call: HookCall,
-    /// Header fields of the client's request.
+    /// Header fields of the client's request; None = none are forwarded.
     pub(crate) forwarded: Option<ForwardedHeaders>,
-    /// Bytes that the mailbox has counted for it.
+    /// How many bytes the mailbox has counted for the question.
     pub(crate) counted: usize,
 }
 
 impl HookJob {
-    /// Bytes that it makes the node hold.
+    /// Bytes that the question makes the node hold.
     fn size(&self) -> usize {
         let headers = self.forwarded.iter().flat_map(|headers| headers.iter());
         let HookCall { user, meta, labels, emulated_headers, request, .. } = &self.call;
@@ -93,16 +93,17 @@ impl HookJob {
 pub(crate) struct HookMailbox {
     sender: UnboundedSender<HookMessage>,
     pub(crate) metrics: Arc<HookMetrics>,
-    /// Calls that wait or are under way.
+    /// The number of calls that wait or are under way.
     outstanding: AtomicUsize,
-    /// Bytes of these calls.
+    /// The bytes of these calls.
     outstanding_size: AtomicUsize,
     calls_limit: usize,
     size_limit: usize,
 }
 
 impl HookMailbox {
-    /// A mailbox, and its receiving end. `endpoints`: the names of the backends; `counts`: what was counted before.
+    /// Makes a mailbox and its receiving end. `endpoints`: the names of the backends. `counts`: what was counted
+    /// before.
     pub(crate) fn new(
         settings: &HooksSettings,
         endpoints: Vec<String>,
@@ -130,7 +131,7 @@ impl HookMailbox {
         is_free
     }
 
-    /// Has a backend asked which of two clients keeps a name, unless too many calls wait. Returns whether it is asked.
+    /// Asks a backend which of two clients keeps a name, unless too many calls wait. Returns whether it is asked.
     pub(crate) fn conflict(&self, conflict: NameConflict) -> bool {
         let is_free = self.begin(conflict.size(), HookKind::Conflict);
         if is_free {
@@ -139,7 +140,7 @@ impl HookMailbox {
         is_free
     }
 
-    /// Counts a call of this size, bytes, unless too many wait. Returns whether it may be made.
+    /// Counts a call of `size` bytes, unless too many wait. Returns whether the call may be made.
     fn begin(&self, size: usize, kind: HookKind) -> bool {
         let calls = self.outstanding.fetch_add(1, Relaxed) + 1;
         let bytes = self.outstanding_size.fetch_add(size, Relaxed) + size;
@@ -151,18 +152,18 @@ impl HookMailbox {
         true
     }
 
-    /// A call of this size has its outcome, bytes.
+    /// Notes that a call of `size` bytes has its outcome.
     pub(crate) fn end(&self, size: usize) {
         self.outstanding.fetch_sub(1, Relaxed);
         self.outstanding_size.fetch_sub(size, Relaxed);
     }
 
-    /// Calls that wait or are under way.
+    /// The number of calls that wait or are under way.
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding.load(Relaxed)
     }
 
-    /// Sends a message. If the thread has ended, the message is dropped; the node has ended then too.
+    /// Sends a message. If the thread has ended, the node has ended too, and the message is dropped.
     pub(crate) fn send(&self, message: HookMessage) {
         let _ = self.sender.send(message);
     }

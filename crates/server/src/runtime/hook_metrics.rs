@@ -12,22 +12,22 @@ use touchline_engine::hook::HookKind;
 
 use super::meters::{Counter, Gauge, Latency, SummedLatency, gauge};
 
-/// The outcomes of calls, in metrics.
+/// The outcome of a call, as metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallOutcome {
-    /// The backend has answered with a result, or `{}`.
+    /// The backend answered with a result, or with `{}`.
     Answered,
-    /// The backend has refused.
+    /// The backend refused the action.
     Refused,
-    /// There was no answer, or none that can be used.
+    /// There was no answer, or no usable answer.
     Failed,
-    /// Nothing was asked, because the backend has failed too often.
+    /// The backend was not asked, because it has failed too often.
     Open,
-    /// Nothing was asked, because too many calls wait.
+    /// The backend was not asked, because too many calls wait.
     Busy,
-    /// Nothing was asked, because an earlier answer holds.
+    /// The backend was not asked, because an earlier answer still applies.
     Cached,
-    /// The client has gone.
+    /// The client disconnected before the answer.
     Cancelled,
 }
 
@@ -43,7 +43,7 @@ impl CallOutcome {
         CallOutcome::Cancelled,
     ];
 
-    /// The name in metrics.
+    /// The value of the label in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             CallOutcome::Answered => "answered",
@@ -57,7 +57,7 @@ impl CallOutcome {
     }
 }
 
-/// What is counted of hooks, over all reloads that leave a hook switched on.
+/// The counts of hooks. They continue over reloads that leave a hook switched on.
 #[derive(Debug, Default)]
 pub(crate) struct HookCounts {
     /// Calls by kind of hook and outcome.
@@ -69,33 +69,33 @@ pub(crate) struct HookCounts {
 /// The metrics of hooks.
 #[derive(Debug, Default)]
 pub(crate) struct HookMetrics {
-    /// What was counted.
+    /// What was counted, also before a reload.
     pub(crate) counts: Arc<HookCounts>,
-    /// Calls under way.
+    /// The number of calls under way.
     pub(crate) under_way: Gauge,
-    /// The backends, and whether each is not asked because it has failed too often.
+    /// The backends, each with whether it is not asked because it has failed too often.
     pub(crate) endpoints: Vec<(String, AtomicBool)>,
 }
 
 impl HookMetrics {
-    /// Metrics that go on counting from `counts`. `endpoints`: the names of the backends.
+    /// Makes metrics that continue to count from `counts`. `endpoints`: the names of the backends.
     pub(crate) fn of(endpoints: Vec<String>, counts: Arc<HookCounts>) -> Self {
         let endpoints = endpoints.into_iter().map(|name| (name, AtomicBool::new(false))).collect();
         HookMetrics { endpoints, counts, ..HookMetrics::default() }
     }
 
-    /// Counts the time of a call, microseconds. Any thread may call this.
+    /// Counts the duration of a call, in microseconds. Any thread may call this.
     pub(crate) fn observe_us(&self, kind: HookKind, us: u64) {
         self.counts.latency[kind as usize].observe_shared_us(us);
     }
 
-    /// The backends that are not asked, because they have failed too often.
+    /// The backends that are not asked because they have failed too often.
     pub(crate) fn open_backends(&self) -> Vec<&str> {
         let open = self.endpoints.iter().filter(|(_, is_open)| is_open.load(Relaxed));
         open.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Counts a call. Any thread may call this.
+    /// Counts a call with its outcome. Any thread may call this.
     pub(crate) fn count(&self, kind: HookKind, outcome: CallOutcome) {
         self.counts.calls[kind as usize][outcome as usize].add_shared(1);
     }
@@ -105,7 +105,7 @@ impl HookMetrics {
 #[derive(Debug)]
 pub(crate) struct HookCollector {
     pub(crate) metrics: Arc<HookMetrics>,
-    /// Calls that wait or are under way.
+    /// The number of calls that wait or are under way.
     pub(crate) outstanding: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The metrics of keys: who calls the server API, and the keys that are fetched.
+//! The metrics of keys: the callers of the server API, and the keys that are fetched.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Collector for CallerCollector {
     }
 }
 
-/// What is known of the keys that are fetched for a section of the configuration.
+/// The state of the keys that are fetched for one section of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct KeySetFigures {
     pub(crate) succeeded: u64,

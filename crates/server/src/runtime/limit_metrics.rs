@@ -11,14 +11,14 @@ use touchline_engine::limit::{LimitLayer, LimitOutcome, LimitedCommand};
 
 use super::meters::{Counter, counter};
 
-/// Why a rate had somebody's connection ended, or refused.
+/// Why a rate limit ended or refused connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitCause {
-    /// Commands were refused again and again: a user or an address was refused, or an anonymous connection ended.
+    /// Commands were refused repeatedly. A user or an address was refused, or an anonymous connection was ended.
     Escalation,
-    /// The client of a connection caused too many errors: it was ended with 3509.
+    /// The client of a connection caused too many errors. The connection was ended with 3509.
     Errors,
-    /// Too many connects of an address failed: it was refused.
+    /// Too many connects from an address failed. The address was refused.
     FailedConnects,
 }
 
@@ -26,7 +26,7 @@ impl LimitCause {
     /// All causes, in the order of their numbers.
     const ALL: [LimitCause; 3] = [LimitCause::Escalation, LimitCause::Errors, LimitCause::FailedConnects];
 
-    /// The name in metrics.
+    /// The value of the label in metrics.
     fn as_str(self) -> &'static str {
         match self {
             LimitCause::Escalation => "escalation",
@@ -36,39 +36,39 @@ impl LimitCause {
     }
 }
 
-/// Those who can be refused, as metrics name them.
+/// What can be refused, as metrics name it.
 const WHO: [&str; 2] = ["user", "address"];
 
-/// What rate limits have done.
+/// Counters of what rate limits have done.
 #[derive(Debug, Default)]
 pub(crate) struct LimitMetrics {
     /// Commands above a rate, by layer, command and outcome.
     pub(crate) commands: [[[Counter; LimitOutcome::ALL.len()]; LimitedCommand::ALL.len()]; LimitLayer::ALL.len()],
-    /// Errors above their rate while the rate is on trial.
+    /// Errors above their rate that were allowed, because the rate is only on trial.
     pub(crate) allowed_errors: Counter,
-    /// Connects that were refused because their user, or their address, is refused for a while.
+    /// Connects that were refused because their user or their address is refused for a while.
     pub(crate) refused_connects: [Counter; WHO.len()],
     causes: [Counter; LimitCause::ALL.len()],
 }
 
 impl LimitMetrics {
-    /// Counts what a rate has ended or refused. Any thread may call this.
+    /// Counts that a rate has ended or refused connections. Any thread may call this.
     pub(crate) fn note_cause(&self, cause: LimitCause) {
         self.causes[cause as usize].add_shared(1);
     }
 
-    /// What rates have ended or refused, by the numbers of the causes.
+    /// How often rates have ended or refused connections, in the order of the causes.
     pub(crate) fn causes(&self) -> [u64; LimitCause::ALL.len()] {
         self.causes.each_ref().map(Counter::get)
     }
 }
 
-/// What the tables hold.
+/// The number of entries in the tables of rates.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TableSizes {
-    /// Users with buckets.
+    /// Users that have token buckets.
     pub(crate) users: usize,
-    /// Addresses with buckets, and addresses with failed connects.
+    /// Addresses that have token buckets, and addresses with failed connects.
     pub(crate) addresses: usize,
     /// Users that are refused at present.
     pub(crate) refused_users: usize,
@@ -84,7 +84,7 @@ pub(crate) struct LimitCollector {
 }
 
 impl LimitCollector {
-    /// Encodes the commands above a rate, those counted at least once.
+    /// Encodes the commands above a rate that were counted at least once.
     fn encode_commands(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let help = "Commands above a rate, by layer, command and outcome";
         let mut family = encoder.encode_descriptor("rate_limited_commands", help, None, MetricType::Counter)?;

@@ -1,5 +1,5 @@
-//! The rates of users and addresses on this node: tables that all shards share, in parts with a lock each. Used only
-//! where a rate is switched on.
+//! The rates of users and addresses on this node: tables that all shards share. They have several parts, with a lock
+//! each. They are used only if a rate is switched on.
 
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use super::limit_metrics::{LimitCause, LimitMetrics, TableSizes};
 use super::refusals::RefusalLog;
 use crate::net::admission::address_of;
 
-/// Why somebody is refused for a while, for the log.
+/// Why a user or an address is refused for a while, for the log.
 const ESCALATED: &str = "client.rate_limit.escalation: too many commands above a rate";
 const FAILED: &str = "client.rate_limit.failed_connect: too many failed connects";
 
-/// Parts of a large table, so that shards rarely wait for each other.
+/// How many parts a large table has, so that shards rarely wait for each other.
 const STRIPES: usize = 64;
-/// A table of fewer entries is one part: each part forgets the oldest of its own entries.
+/// A table of fewer entries has one part, because each part forgets the oldest of its own entries.
 const STRIPED_FROM: usize = 64 * STRIPES;
 
-/// A table in parts, each with a lock of its own.
+/// A table in several parts, each with its own lock.
 struct Striped<V> {
     seed: HashSeed,
     stripes: Vec<Mutex<DueTable<V>>>,
@@ -37,36 +37,36 @@ impl<V: Default> Striped<V> {
         Striped { seed, stripes: std::iter::repeat_with(part).take(stripes).collect() }
     }
 
-    /// Does something with the part that a key is in.
+    /// Calls `act` with the part of the table that contains a key.
     fn with<T>(&self, key: u128, act: impl FnOnce(&mut DueTable<V>) -> T) -> T {
-        // Not the hash of the part's own table, so that each part uses all of its buckets.
+        // This is not the hash of the part's own table, so that each part uses all of its buckets.
         let stripe = self.seed.sip().hash_one(key) as usize % self.stripes.len();
         act(&mut self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a number up over all parts.
+    /// Adds up a number over all parts.
     fn sum(&self, count: impl Fn(&DueTable<V>) -> usize) -> usize {
         self.stripes.iter().map(|stripe| count(&stripe.lock().unwrap_or_else(PoisonError::into_inner))).sum()
     }
 }
 
-/// What is remembered of a user or an address.
+/// What the tables remember of a user or an address.
 #[derive(Debug, Default)]
 struct SharerState {
     levels: BucketLevels,
-    /// Connects of which a backend has not decided yet.
+    /// Connects about which a backend has not decided yet.
     under_way: u32,
-    /// Until when new connections are refused, nanoseconds of the node's clock.
+    /// When the node accepts new connections again, in nanoseconds of the node's clock.
     refused_until_ns: u64,
 }
 
 impl SharerState {
-    /// From when on nothing is lost if this is forgotten, nanoseconds of the node's clock.
+    /// The time from which nothing is lost if this entry is forgotten, in nanoseconds of the node's clock.
     fn useless_at_ns(&self) -> u64 {
         if self.under_way > 0 { u64::MAX } else { self.levels.full_at_ns().max(self.refused_until_ns) }
     }
 
-    /// Refuses new connections until this time. Returns whether they were let in before.
+    /// Refuses new connections until this time. Returns whether they were accepted before.
     fn refuse(&mut self, until_ns: u64, now_ns: u64) -> bool {
         let is_new = self.refused_until_ns <= now_ns;
         self.refused_until_ns = until_ns.max(self.refused_until_ns);
@@ -74,7 +74,7 @@ impl SharerState {
     }
 }
 
-/// The rates of users and addresses, and those who are refused.
+/// The rates of users and addresses, and which of them are refused for a while.
 pub(crate) struct LimitTables {
     seed: HashSeed,
     user_rules: Option<CommandRules>,
@@ -85,12 +85,12 @@ pub(crate) struct LimitTables {
     addresses: Striped<SharerState>,
     pub(crate) metrics: Arc<LimitMetrics>,
     log: RefusalLog,
-    /// How far in advance a connect may take its tokens, nanoseconds.
+    /// How far ahead of time a connect may take its tokens, in nanoseconds.
     patience_ns: u64,
 }
 
 impl LimitTables {
-    /// Empty tables. `seed`: secret, since clients choose the keys; `metrics`: what was counted before.
+    /// Makes empty tables. `seed`: secret, since clients choose the keys. `metrics`: they keep what was counted before.
     pub(crate) fn new(settings: &RateLimitSettings, seed: HashSeed, metrics: Arc<LimitMetrics>) -> Self {
         LimitTables {
             seed,
@@ -106,8 +106,8 @@ impl LimitTables {
         }
     }
 
-    /// The table that somebody is in, and the key. A user as a key: a name may be long, a key has 16 bytes. The seed is
-    /// secret, so nobody finds two users of one key.
+    /// Returns the table that contains a user or an address, and its key. A user's name may be long, so its key is a
+    /// hash of 16 bytes. The seed is secret, so nobody can find two users with the same key.
     fn place_of(&self, sharer: Sharer<'_>) -> (&Striped<SharerState>, u128) {
         match sharer {
             Sharer::User(user) => {
@@ -140,7 +140,7 @@ impl LimitTables {
         table.with(key, |part| part.get(key).map(look))
     }
 
-    /// What the tables hold at this time, nanoseconds of the node's clock.
+    /// The number of entries in the tables at this time. `now_ns`: nanoseconds of the node's clock.
     pub(crate) fn sizes(&self, now_ns: u64) -> TableSizes {
         let refused =
             |part: &DueTable<SharerState>| part.values().filter(|state| state.refused_until_ns > now_ns).count();
@@ -152,8 +152,8 @@ impl LimitTables {
         }
     }
 
-    /// Whether new connections of an address need not be let in: it is refused for a while, or its next connect would
-    /// be above its rate. Each time it is, is counted.
+    /// Whether new connections of an address can be refused early: the address is refused for a while, or its next
+    /// connect would be above its rate. Each refusal is counted.
     pub(crate) fn is_unwelcome(&self, address: AddressKey, now_ns: u64) -> bool {
         let sharer = Sharer::Address(address);
         if self.is_refused(sharer, now_ns) {
@@ -170,7 +170,7 @@ impl LimitTables {
         is_above
     }
 
-    /// Logs that somebody is refused from now on.
+    /// Logs that a user or an address is refused from now on.
     fn log_start(&self, sharer: Sharer<'_>, cause: &'static str, for_ns: u64, now_ns: u64) {
         let Some(silent) = self.log.admits(cause, "", now_ns / 1_000_000) else { return };
         let (user, address) = match sharer {

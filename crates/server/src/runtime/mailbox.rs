@@ -1,5 +1,5 @@
-//! The messages that reach a shard from other threads. Each shard has one mailbox, served in order; no other way leads
-//! to the shard's state.
+//! The messages that reach a shard from other threads. Each shard has one mailbox and serves it in order. Other threads
+//! cannot reach the shard's state in any other way.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ use crate::runtime::reply_to::ReplyTo;
 
 /// A message to a shard.
 pub(crate) enum Message {
-    /// A connection whose handshake HTTP has finished: from now on the shard serves it.
+    /// A connection whose handshake HTTP has finished; from now on the shard serves it.
     Adopt(Box<AdoptedConnection>),
-    /// A connection whose client address a trusted proxy has told (PROXY protocol).
+    /// A connection whose client address a trusted proxy has reported (PROXY protocol).
     Introduced { socket: std::net::TcpStream, remote: Remote, side: PortRole, is_for_lines: bool },
     /// A request to the home of a channel.
     Request { channel: ChannelName, request: ChannelRequest, reply_to: ReplyTo },
@@ -44,115 +44,119 @@ pub(crate) enum Message {
     SessionReply { connection: ConnectionId, ticket: Ticket, response: Response },
     /// The answer of a backend to a session of this shard.
     HookAnswer { connection: ConnectionId, serial: u32, outcome: Box<HookOutcome> },
-    /// A reply to an operation that waits on this shard's thread: only that thread wakes it without a system call.
+    /// A reply to an operation that waits on this shard's thread. Only that thread can wake the operation without a
+    /// system call.
     OperationReply { reply: oneshot::Sender<Response>, response: Response },
-    /// From the home of a channel to its subscribers on this shard. `accepted_us`: when the home accepted the
-    /// publication, microseconds of the node's clock.
+    /// A publication from the home of a channel to its subscribers on this shard. `accepted_us`: when the home accepted
+    /// the publication, in microseconds of the node's clock.
     Delivery { delivery: Delivery, accepted_us: u64 },
-    /// A command of the server API for some connections.
+    /// A command of the server API for some of the connections.
     Command(Box<ConnectionCommand>),
-    /// Count who would get a publication.
+    /// Counts the subscribers that would get a publication.
     CountAudience(Box<AudienceQuestion>),
-    /// There are new bans of these users: end their connections.
+    /// There are new bans of these users: the shard ends their connections.
     Judge(Arc<[Box<str>]>),
-    /// Bans have changed that may concern any connection: judge all of them.
+    /// Bans have changed that may concern any connection: the shard checks all of them.
     JudgeAll,
-    /// Work with another generation of settings. `taken`: told when the shard's own thread does.
+    /// Another generation of settings, which the shard works with from now on. `taken`: notified when the shard's own
+    /// thread works with it.
     Generation { generation: Arc<Generation>, taken: oneshot::Sender<()> },
-    /// Whether NATS can be reached, after a change.
+    /// Whether NATS can be reached; sent after a change.
     Linked(bool),
-    /// Other nodes may have stored publications without a notification: check all channels.
+    /// Other nodes may have stored publications without a notification: the shard checks all channels.
     CatchUp,
-    /// The stream of this namespace holds publications that this node has not received: check its channels.
+    /// The stream of this namespace holds publications that this node has not received: the shard checks its channels.
     Advanced(NamespaceName),
-    /// An operation that another node broadcasts to every node. `reply`: called with the result; None = no reply is
-    /// expected.
+    /// An operation that another node broadcasts to every node. `reply`: called with the result; None = the sender
+    /// expects no reply.
     Broadcast { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
-    /// An operation that the program asks for that embeds the server. `reply`: called with the answer; None = the
+    /// An operation of the server API that the embedding program calls. `reply`: called with the answer; None = the
     /// operation does not have these fields.
     Operate { operation: Box<str>, params: Bytes, reply: Box<dyn FnOnce(Option<Vec<u8>>) + Send> },
-    /// Work of a floor above that begins on the thread that runs the shard, and that the shard does not wait for.
+    /// Work of a higher layer that starts on the thread that runs the shard. The shard does not wait for it.
     Start(Box<dyn FnOnce() + Send>),
-    /// A command for one client, if it is still connected. `slot`: where its connection was.
+    /// A command for one client, if it is still connected. `slot`: the slot of its connection.
     Client { owner: OwnerId, slot: u32, command: ClientCommand },
-    /// One push for many clients, each with its slot; clients that are gone do not get it.
+    /// One push for many clients, each with the slot of its connection. Clients that are gone do not get it.
     PushMany { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
-    /// What is open in a channel has changed; None = what its namespace says.
+    /// The open reactions of a channel have changed; None = those of its namespace apply.
     ReactionsOpen(ChannelName, Option<Box<OpenReactions>>),
-    /// The reactions of channels that are at home here have changed.
+    /// The reactions of channels whose home is this shard have changed.
     ShowReactions(Vec<ShownReactions>),
-    /// Other nodes have told the clients of this one as gone: tell them again, in this life of the node.
+    /// Other nodes have reported the clients of this node as gone. The shard reports them again, in this life of the
+    /// node.
     TellAgain(u32),
     /// A question of the server API about the shard as a whole.
     Inspect(Inspection),
-    /// Find out which connections are alive: the shard pings each, and closes the dead ones.
+    /// The shard pings each connection to find out which are alive, and closes the dead ones.
     Probe(Arc<Probe>),
-    /// From a shard that cannot accept for want of file descriptors: close the oldest `closes` connections whose client
-    /// has not connected yet.
+    /// A request of a shard that has no file descriptors left to accept with. The shard closes its `closes` oldest
+    /// connections whose client has not connected yet.
     MakeRoom { closes: usize, from: ShardId },
-    /// The reply to `MakeRoom`: they are closed, or will be when their tasks run.
+    /// The reply to `MakeRoom`: the connections are closed, or will be when their tasks run.
     RoomIsMade,
-    /// Disconnect the clients, spread over `over_ms` milliseconds; for as many as `patience_ms`, those that wait for a
-    /// backend are passed over. `done` is told when all are gone.
-    Drain { over_ms: u64, patience_ms: u64, done: oneshot::Sender<()> },
+    /// The shard disconnects its clients, spread over the drain. For the first `patience_ms` milliseconds it skips
+    /// clients that wait for a backend. `done` is notified when all clients are gone.
+    Drain { patience_ms: u64, done: oneshot::Sender<()> },
 }
 
-/// A connection that HTTP hands over to the shard.
+/// A connection that HTTP passes to the shard.
 pub(crate) struct AdoptedConnection {
     pub(crate) socket: AcceptedSocket,
     pub(crate) negotiated: Negotiated,
-    /// Bytes written before anything else; empty = none.
+    /// Bytes that are written before anything else; empty = none.
     pub(crate) response_head: Bytes,
-    /// Input that was read before the hand-over: bytes of the socket, or the commands of the request.
+    /// Input that was read before the shard took the connection: bytes of the socket, or the commands of the request.
     pub(crate) prefix: Bytes,
-    /// The user that the client's certificate names; None = it names none, or there is no certificate.
+    /// The user that the client's certificate names; None = there is no certificate, or it names no user.
     pub(crate) user: Option<String>,
 }
 
-/// The reactions of a channel.
+/// The reactions of a channel, as its subscribers see them.
 #[derive(Debug)]
 pub(crate) struct ShownReactions {
     pub(crate) channel: ChannelName,
-    /// For subscribers, JSON; None = nothing new.
+    /// A change for the present subscribers, JSON; None = nothing has changed.
     pub(crate) news: Option<Bytes>,
-    /// For those who subscribe from now on, JSON; None = there are none any more.
+    /// The state for clients that subscribe from now on, JSON; None = the channel has no reactions any more.
     pub(crate) state: Option<Bytes>,
 }
 
-/// A command for one client.
+/// A command for one client of this shard.
 pub(crate) enum ClientCommand {
-    /// Push a message, JSON.
+    /// Pushes a message, JSON, to the client.
     Push(Vec<u8>),
-    /// Push a call of this number. `message`: JSON without the number.
+    /// Pushes a call with this number to the client. `message`: JSON without the number.
     Call { call: u64, message: Bytes },
-    /// Run commands that the client has sent by another request (`/emulation`).
+    /// Runs commands that the client has sent by another request (`/emulation`).
     Commands(Bytes),
-    /// Count a reaction that the client has sent by another request (`/reactions`), JSON.
+    /// Counts a reaction, JSON, that the client has sent by another request (`/reactions`).
     React(Bytes),
-    /// End its connection.
+    /// Ends the connection of the client.
     Disconnect(Disconnect),
-    /// Tell its user.
+    /// Sends the user of the client to the receiver.
     TellUser(oneshot::Sender<Box<str>>),
-    /// Send the registry a request in the client's name.
+    /// Sends the registry a request on behalf of the client.
     Directory { request: DirectoryRequest, reply_to: ReplyTo },
 }
 
-/// A command for some connections.
+/// A command of the server API for some connections.
 pub(crate) struct ConnectionCommand {
     pub(crate) selection: Arc<Selection>,
     pub(crate) action: Arc<ConnectionAction>,
-    /// The rate of the command; None = it is carried out as soon as possible.
+    /// The rate of the command; None = the shard carries it out as soon as possible.
     pub(crate) pacer: Option<Arc<Pacer>>,
-    /// Takes the number of connections: without a rate when all have had the command, else as soon as they are known.
-    /// The error is the first one of a connection that refuses the command.
+    /// Receives the number of connections. With a rate, it receives the number as soon as the connections are known;
+    /// without, when all have had the command. An error is that of the first connection that refuses the command.
     pub(crate) reply: oneshot::Sender<Result<u64, Error>>,
 }
 
-/// The connections that a command is for.
+/// The connections to which a command applies.
 pub(crate) enum Selection {
-    /// Those of users (empty = the anonymous user). `client`: only the one of this client id; None = all.
+    /// The connections of users (empty = the anonymous user). `client`: only the connection with this client id; None =
+    /// all.
     Users { users: Vec<String>, client: Option<OwnerId> },
-    /// One, whoever its user is.
+    /// The connection with this client id, whatever its user is.
     Client(OwnerId),
 }
 
@@ -167,7 +171,7 @@ pub(crate) enum ConnectionAction {
     },
     Disconnect {
         why: Disconnect,
-        /// Client ids of connections that are left alone.
+        /// Client ids of connections to which the command does not apply.
         except: HashSet<OwnerId>,
     },
     Refresh {
@@ -175,12 +179,12 @@ pub(crate) enum ConnectionAction {
         expire_at_s: Option<u64>,
         info: Option<Bytes>,
     },
-    /// Push data, JSON, as a message.
+    /// Pushes data, JSON, as a message.
     Send(Bytes),
 }
 
 impl ConnectionAction {
-    /// Memory of what it carries, bytes.
+    /// Memory that the action's data takes, in bytes.
     pub(crate) fn size(&self) -> usize {
         let of = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
         match self {
@@ -194,8 +198,9 @@ impl ConnectionAction {
         }
     }
 
-    /// What the thread that asks backends has to forget before: what would let the connections in again. The channel
-    /// (None = any), and whether other connections of the user share it; None = nothing.
+    /// Which cached answers of backends must be forgotten first, because they would admit the connections again.
+    /// Returns the channel (None = any), and whether other connections of the user share the answers. None = nothing
+    /// must be forgotten.
     pub(crate) fn forgets(&self) -> Option<(Option<&str>, bool)> {
         match self {
             ConnectionAction::Unsubscribe { channel } => {
@@ -207,15 +212,15 @@ impl ConnectionAction {
     }
 }
 
-/// Questions about a shard.
+/// Questions of the server API about a shard.
 pub(crate) enum Inspection {
-    /// Channels at home on this shard that match a pattern (None = all), with the number of their subscribers.
+    /// Channels at home on this shard that match a pattern (None = all), each with the number of its subscribers.
     Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
-    /// A question about connections; boxed, because messages are moved.
+    /// A question about connections. It is boxed because messages are moved.
     Connections(Box<ConnectionQuestion>),
-    /// Whether the shard serves its mailbox: it replies.
+    /// Whether the shard serves its mailbox; if so, it replies.
     Turn { reply: oneshot::Sender<()> },
-    /// What is known of one channel that is at home on this shard.
+    /// What the shard knows of one channel whose home it is; None = the channel does not exist there.
     Channel { channel: ChannelName, reply: oneshot::Sender<Option<ChannelFacts>> },
     /// The number of channels at home on this shard that have subscribers.
     ActiveChannels { reply: oneshot::Sender<u64> },

@@ -1,13 +1,13 @@
-//! The memory that the process may use.
+//! How much memory the process may use.
 
 use std::fs;
 
-/// Files with the limit of a control group: version 2, then version 1.
+/// Files that contain the limit of a control group: version 2, then version 1.
 const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-/// The memory that is assumed of a system that does not tell it, bytes.
+/// The memory that is assumed if the system does not report it, in bytes.
 const UNKNOWN: usize = 1 << 30;
 
-/// Bytes that the process may use: the machine's memory, or the limit of its control group if that is less.
+/// How many bytes the process may use: the machine's memory, or the limit of its control group if that is less.
 pub(crate) fn available() -> usize {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     let limits =
@@ -15,7 +15,7 @@ pub(crate) fn available() -> usize {
     limits.chain(machine).min().unwrap_or(UNKNOWN)
 }
 
-/// The machine's memory out of `/proc/meminfo` (proc(5)), bytes.
+/// Reads the machine's memory from `/proc/meminfo` (proc(5)), in bytes.
 fn total(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

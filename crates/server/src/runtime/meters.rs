@@ -7,17 +7,18 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A number that only grows. One thread at a time adds, any thread reads.
+/// A number that only grows. One thread at a time adds to it, and any thread reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds. One thread at a time writes, so a load and a store do, without a locked instruction.
+    /// Adds to the counter. Only one thread at a time writes, so a load and a store are enough, without a locked
+    /// instruction.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Adds, where several threads may add at a time.
+    /// Adds to the counter where several threads may add at the same time.
     pub(crate) fn add_shared(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
@@ -27,7 +28,7 @@ impl Counter {
     }
 }
 
-/// A number that grows and shrinks. One thread at a time writes, as with [`Counter::add`]; any thread reads.
+/// A number that grows and shrinks. One thread at a time writes it, as with [`Counter::add`]; any thread reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 
@@ -44,7 +45,7 @@ impl Gauge {
         self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
     }
 
-    /// Replaces one part of the sum that this gauge is: the part was `before` and is `now`.
+    /// Changes one part of the sum in this gauge from `before` to `now`.
     pub(crate) fn replace(&self, before: u64, now: u64) {
         self.add(now.wrapping_sub(before));
     }
@@ -54,7 +55,7 @@ impl Gauge {
     }
 }
 
-/// Upper bounds of the latency buckets, microseconds.
+/// Upper bounds of the latency buckets, in microseconds.
 pub(crate) const BOUNDS_US: [u64; 14] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
 
@@ -66,28 +67,28 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Counts one latency, microseconds.
+    /// Counts one latency, in microseconds.
     pub(crate) fn observe_us(&self, us: u64) {
         self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
         self.sum_us.add(us);
     }
 
-    /// How many latencies are in each bucket.
+    /// How many latencies each bucket contains.
     pub(crate) fn counts(&self) -> [u64; BOUNDS_US.len() + 1] {
         std::array::from_fn(|index| self.buckets[index].get())
     }
 
-    /// Counts one latency, microseconds, where several threads may count at a time.
+    /// Counts one latency, in microseconds, where several threads may count at the same time.
     pub(crate) fn observe_shared_us(&self, us: u64) {
         self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add_shared(1);
         self.sum_us.add_shared(us);
     }
 }
 
-/// Upper bounds of the buckets of numbers of things.
+/// Upper bounds of the buckets of amounts.
 const BOUNDS: [u64; 8] = [0, 1, 3, 10, 30, 100, 1_000, 10_000];
 
-/// A histogram of numbers of things, with one writer.
+/// A histogram of amounts, with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Amounts {
     buckets: [Counter; BOUNDS.len() + 1],
@@ -95,21 +96,21 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    /// Counts one number.
+    /// Counts one amount.
     pub(crate) fn observe(&self, amount: u64) {
         self.buckets[BOUNDS.partition_point(|bound| *bound < amount)].add(1);
         self.sum.add(amount);
     }
 }
 
-/// A histogram of numbers of things, of all shards.
+/// The sum of the histograms of amounts of all shards.
 pub(super) struct SummedAmounts {
     buckets: Vec<(f64, u64)>,
     sum: u64,
 }
 
 impl SummedAmounts {
-    /// The sum of these.
+    /// Sums these histograms.
     pub(super) fn of<'a>(all: impl Iterator<Item = &'a Amounts> + Clone) -> Self {
         let bounds = BOUNDS.iter().map(|bound| *bound as f64).chain([f64::INFINITY]);
         let counts = (0..=BOUNDS.len()).map(|i| all.clone().map(|amounts| amounts.buckets[i].get()).sum());
@@ -129,7 +130,7 @@ impl EncodeMetric for SummedAmounts {
     }
 }
 
-/// The kind of a metric that is one number.
+/// The kind of a metric that has one number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MetricKind {
     Counter,
@@ -137,7 +138,7 @@ pub(super) enum MetricKind {
 }
 
 impl MetricKind {
-    /// The type, as the encoder calls it.
+    /// The type of the metric for the encoder.
     pub(super) fn of(self) -> MetricType {
         match self {
             MetricKind::Counter => MetricType::Counter,
@@ -145,7 +146,7 @@ impl MetricKind {
         }
     }
 
-    /// Encodes one value.
+    /// Encodes one value of this kind.
     pub(super) fn encode(self, value: u64, encoder: MetricEncoder<'_>) -> std::fmt::Result {
         match self {
             MetricKind::Counter => ConstCounter::new(value).encode(encoder),
@@ -154,7 +155,7 @@ impl MetricKind {
     }
 }
 
-/// Encodes a counter without labels; both formats add `_total` to its name.
+/// Encodes a counter without labels. Both formats add `_total` to its name.
 pub(super) fn counter(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -171,14 +172,15 @@ pub(super) fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str,
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
-/// A latency histogram, of all shards for example: the count of each bucket by its upper bound, and the sum, seconds.
+/// A sum of latency histograms, for example of all shards: the count of each bucket by its upper bound, and the sum in
+/// seconds.
 pub(super) struct SummedLatency {
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) sum_s: f64,
 }
 
 impl SummedLatency {
-    /// The sum of these.
+    /// Sums these histograms.
     pub(super) fn of<'l>(all: impl Iterator<Item = &'l Latency> + Clone) -> Self {
         let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
         let counts = (0..=BOUNDS_US.len()).map(|i| all.clone().map(|latency| latency.buckets[i].get()).sum());

@@ -1,4 +1,4 @@
-//! The metrics. Each shard has metrics of its own, which only the thread that runs it writes; a scrape sums them.
+//! The metrics. Each shard has its own metrics, which only the thread that runs the shard writes. A scrape sums them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::programs::Programs;
 use super::session_metrics::{SessionMetrics, encode_sessions};
 use crate::net::transport::Transport;
 
-/// What is counted of the connections of one transport.
+/// The counters of the connections of one transport.
 #[derive(Debug, Default)]
 pub(crate) struct TransportCounts {
     pub(crate) open: Gauge,
@@ -33,11 +33,11 @@ macro_rules! shard_metrics {
         #[derive(Debug, Default)]
         pub(crate) struct ShardMetrics {
             $(#[doc = $help] pub(crate) $name: $kind,)*
-            /// Open connections by program.
+            /// Open connections by the program of the client.
             pub(crate) programs: Programs,
-            /// By transport.
+            /// The counters of connections by transport.
             pub(crate) transports: [TransportCounts; Transport::ALL.len()],
-            /// Connections ended by the server.
+            /// Connections that the server has ended.
             disconnects: Disconnects,
             pub(crate) delivery_latency: Latency,
             pub(crate) sessions: SessionMetrics,
@@ -51,7 +51,7 @@ macro_rules! shard_metrics {
     };
 }
 
-/// Connections ended by the server, by number.
+/// Connections that the server has ended, by code.
 #[derive(Debug)]
 struct Disconnects(CodeCounts);
 
@@ -74,7 +74,7 @@ shard_metrics! {
     Counter writes: "Writes to sockets";
     Counter throttled: "Times that a client had sent more than it may, and was made to wait";
     Counter relieved: "Connections ended because node.buffer_max_size was used up";
-    Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
+    Counter accept_errors: "Connections that could not be accepted, most often for lack of file descriptors";
     Gauge unauthenticated: "Connections whose client has not connected yet";
     Counter unauthenticated_closed: "Such connections that were closed to make room for others, the oldest first";
     Counter denied_by_address: "Clients refused by client.connection_limit_by_address";
@@ -87,7 +87,7 @@ shard_metrics! {
 }
 
 impl ShardMetrics {
-    /// Counts a disconnect by the server.
+    /// Counts a disconnect by the server with this code.
     pub(crate) fn count_disconnect(&self, code: u16) {
         self.disconnects.0.count(code.into());
     }
@@ -97,7 +97,7 @@ impl ShardMetrics {
         self.disconnects.0.get(code.into())
     }
 
-    /// The output that waits for a connection has changed from so many bytes to so many.
+    /// Notes that the output waiting for a connection has changed from `before` to `now` bytes.
     pub(crate) fn requeue(&self, before: usize, now: usize) {
         self.queued_bytes.replace(before as u64, now as u64);
         self.waiting_connections.replace(u64::from(before > 0), u64::from(now > 0));
@@ -134,23 +134,23 @@ const OF_TRANSPORT: &[OfTransport] = &[
 #[derive(Debug)]
 pub(crate) struct NodeCollector {
     shards: Vec<Arc<ShardMetrics>>,
-    /// The names of the operations, in the order of their places.
+    /// The names of the operations, in the order of their places in the table.
     operations: Vec<&'static str>,
 }
 
 impl NodeCollector {
-    /// The metrics of all shards of a node.
+    /// Makes a collector of the metrics of all shards of a node.
     pub(crate) fn of<'m>(shards: impl Iterator<Item = &'m Arc<ShardMetrics>>) -> Self {
         NodeCollector { shards: shards.map(Arc::clone).collect(), operations: Vec::new() }
     }
 
-    /// Operations are shown by these names, in the order of their places.
+    /// Sets the names by which operations are shown, in the order of their places.
     pub(crate) fn naming(mut self, operations: Vec<&'static str>) -> Self {
         self.operations = operations;
         self
     }
 
-    /// The counters and gauges without labels, by name, and the totals of some with labels.
+    /// The values of counters and gauges without labels, by name, and the totals of some metrics with labels.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (publications, deliveries) = self
             .shards
@@ -198,7 +198,7 @@ impl NodeCollector {
     }
 
     fn encode_latency(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-        let help = "From a publication's acceptance to its last write on a shard";
+        let help = "Time from the acceptance of a publication until a shard has written it to its last subscriber";
         let latency = self.latency(|shard| &shard.delivery_latency);
         latency.encode(encoder.encode_descriptor("delivery_seconds", help, None, MetricType::Histogram)?)
     }
@@ -216,7 +216,7 @@ impl Collector for NodeCollector {
         self.encode_transports(&mut encoder)?;
         self.encode_programs(&mut encoder)?;
         let disconnects = self.shards.iter().map(|shard| &shard.disconnects.0).collect();
-        let about = ("disconnects", "Connections ended by the server, by number");
+        let about = ("disconnects", "Connections ended by the server, by code");
         let known: Vec<u32> = Disconnect::ALL.iter().map(|why| why.code.into()).collect();
         encode_codes(&mut encoder, about, [(None, disconnects)].into_iter(), &known)?;
         encode_sessions(&mut encoder, &self.shards.iter().map(|shard| &shard.sessions).collect::<Vec<_>>())?;

@@ -1,4 +1,4 @@
-//! How long the operations of the server API take, and what they refuse.
+//! How long the operations of the server API take, and which errors they return.
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -6,19 +6,19 @@ use prometheus_client::metrics::MetricType;
 use super::code_counts::{CodeCounts, CodeKind, encode_codes};
 use super::meters::{Latency, SummedLatency};
 
-/// More operations than there are.
+/// An upper bound of the number of operations.
 pub(crate) const OPERATIONS_MAX: usize = 80;
 /// The place of requests that name no operation, or whose parameters cannot be read.
 pub(crate) const NO_OPERATION: usize = OPERATIONS_MAX - 1;
 
-/// What is counted of one operation.
+/// The counters of one operation.
 #[derive(Debug)]
 struct OperationCounts {
     latency: Latency,
     errors: CodeCounts,
 }
 
-/// The metrics of the server API, by the place of an operation in the table of all. Any thread may count.
+/// The metrics of the server API, by the place of an operation in the table of all operations. Any thread may count.
 #[derive(Debug)]
 pub(crate) struct OperationMetrics(Vec<OperationCounts>);
 
@@ -30,19 +30,19 @@ impl Default for OperationMetrics {
 }
 
 impl OperationMetrics {
-    /// Counts an operation that took so long, microseconds.
+    /// Counts an operation with its duration in microseconds.
     pub(crate) fn observe_us(&self, place: usize, us: u64) {
         self.0[place].latency.observe_shared_us(us);
     }
 
-    /// Counts an error that a caller was told.
+    /// Counts an error that a caller received.
     pub(crate) fn count_error(&self, place: usize, code: u32) {
         self.0[place].errors.count_shared(code);
     }
 }
 
-/// Encodes the metrics of the operations that were called. `names`: of the operations, in the order of their places;
-/// what is behind them has no operation.
+/// Encodes the metrics of the operations that were called. `names`: the names of the operations, in the order of their
+/// places. Places beyond them belong to no operation.
 pub(super) fn encode_operations(
     encoder: &mut DescriptorEncoder<'_>,
     shards: &[&OperationMetrics],
@@ -61,6 +61,6 @@ pub(super) fn encode_operations(
         let all = shards.iter().map(|shard| &shard.0[place].errors).collect();
         (Some(name), all)
     };
-    let about = ("api_errors", "Errors told to callers of the server API, by operation and number");
+    let about = ("api_errors", "Errors returned to callers of the server API, by operation and code");
     encode_codes(encoder, about, named().map(of_operation), &[])
 }

@@ -1,4 +1,4 @@
-//! The rate of a command for many connections: one for all shards of the node.
+//! The rate of a command for many connections; all shards of the node share one rate.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::net::admission::Rate;
 
-/// Requests with a rate that a node has under way.
+/// How many requests with a rate a node has under way at most.
 const PACED_REQUESTS_MAX: usize = 16;
-/// The highest rate, connections a second.
+/// The highest rate, in connections a second.
 pub(crate) const PACE_MAX: u32 = 100_000;
-/// What may be taken at once, as time at the rate, microseconds: two ticks of a shard.
+/// The burst, as time at the rate, in microseconds: two ticks of a shard.
 const BURST_US: u64 = 200_000;
 
 /// A request with a rate that is under way.
@@ -22,7 +22,7 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// Begins a request. `each_second`: connections a second, from 1 to [`PACE_MAX`]. `under_way` counts the requests
-    /// of the node. None = there are [`PACED_REQUESTS_MAX`] already.
+    /// of the node. None = [`PACED_REQUESTS_MAX`] are already under way.
     pub(crate) fn begin(each_second: u32, under_way: &Arc<AtomicUsize>) -> Option<Arc<Self>> {
         let next = |count| (count < PACED_REQUESTS_MAX).then_some(count + 1);
         under_way.fetch_update(Relaxed, Relaxed, next).ok()?;
@@ -30,7 +30,7 @@ impl Pacer {
         Some(Arc::new(Pacer { each_second: each_second as usize, taken, under_way }))
     }
 
-    /// Takes the turn of one connection. False = it has not come. `now_us`: microseconds of the node's clock.
+    /// Takes the turn of one connection; false = its turn has not come. `now_us`: microseconds of the node's clock.
     pub(crate) fn admits(&self, now_us: u64) -> bool {
         self.taken.try_admit(self.each_second, BURST_US, now_us)
     }
@@ -62,7 +62,7 @@ mod tests {
             let pacer = Pacer::begin(each_second, &Arc::default()).expect("room");
             let mut admitted = 0;
             for tick in 0..100u64 {
-                // Two shards look at it in turn.
+                // Two shards ask in turn.
                 let now_us = 5_000_000 + tick * 50_000;
                 admitted += (0..200_000).take_while(|_| pacer.admits(now_us)).count();
             }

@@ -1,4 +1,4 @@
-//! The shard's own poller inside its runtime: the runtime watches one descriptor, the poller all connections.
+//! The shard's own poller inside its runtime. The runtime watches one descriptor; the poller watches all connections.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use mio::Events;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Tells which sockets are ready, by token, without a task for each.
+/// Reports which sockets are ready, by token, without a task for each socket.
 pub(crate) struct Poller {
     inner: AsyncFd<mio::Poll>,
 }
@@ -16,20 +16,20 @@ impl Poller {
     /// Makes a poller and registers it with the current runtime.
     ///
     /// # Errors
-    /// The system's error, most often because no file descriptors are left.
+    /// The error of the system, most often because no file descriptors are left.
     pub(crate) fn new() -> io::Result<Self> {
         let poll = mio::Poll::new()?;
         #[expect(
             unsafe_code,
             reason = "the only way to watch a poller's descriptor; crossing it costs 650 bytes less a connection"
         )]
-        // SAFETY: `mio::Poll` owns one epoll descriptor from its making to its drop, gives the same one at every call,
-        // and never closes it before; it is moved into the `AsyncFd`, so it lives as long.
+        // SAFETY: `mio::Poll` owns one epoll descriptor from its creation to its drop, gives the same one at every
+        // call, and never closes it before. It is moved into the `AsyncFd`, so it lives as long.
         let inner = unsafe { AsyncFd::register_with_interest(poll, Interest::READABLE) }?;
         Ok(Poller { inner })
     }
 
-    /// The registry of the poller, with which sockets are registered.
+    /// The registry of the poller, in which sockets are registered.
     pub(crate) fn registry(&self) -> io::Result<mio::Registry> {
         self.inner.get_ref().registry().try_clone()
     }
@@ -40,8 +40,8 @@ impl Poller {
         let _ = self.inner.readable().await.map(|mut guard| guard.retain_ready());
     }
 
-    /// Takes the events that there are, up to the room in `events`, without waiting. The descriptor counts as unready
-    /// once everything was taken.
+    /// Takes the events that are ready, up to the room in `events`, without waiting. The descriptor counts as not ready
+    /// once all events were taken.
     pub(crate) fn poll(&mut self, events: &mut Events, room: usize) {
         let _ = self.inner.try_io_mut(Interest::READABLE, |poll| {
             poll.poll(events, Some(Duration::ZERO))?;

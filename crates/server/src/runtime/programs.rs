@@ -1,19 +1,19 @@
-//! Open connections by program, as clients name it when they connect; for metrics.
+//! Open connections by client program, as clients name it when they connect; for metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The most programs counted separately on one shard; further ones count as `other`.
+/// How many programs one shard counts separately; further ones count as `other`.
 const PROGRAMS_MAX: usize = 64;
-/// The most characters of a name or a version that a label shows.
+/// How many characters of a name or a version a label shows.
 const NAME_MAX: usize = 32;
 /// The number of a client that has not named its program.
 pub(crate) const UNKNOWN: u8 = 0;
 
-/// Name and version of a program.
+/// The name and the version of a program.
 pub(crate) type ProgramLabel = (Box<str>, Box<str>);
 
-/// Open connections by program. One thread at a time counts, any thread reads.
+/// Open connections by program. One thread at a time counts, and any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Programs(Mutex<Vec<(ProgramLabel, u64)>>);
 
@@ -39,7 +39,7 @@ impl Programs {
         index as u8 + 1
     }
 
-    /// Subtracts a client that has gone. `number`: from [`Programs::enter`], or [`UNKNOWN`].
+    /// Subtracts a client that has disconnected. `number`: from [`Programs::enter`], or [`UNKNOWN`].
     pub(crate) fn leave(&self, number: u8) {
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, open)) = usize::from(number).checked_sub(1).and_then(|index| programs.get_mut(index)) {
@@ -47,13 +47,13 @@ impl Programs {
         }
     }
 
-    /// Name and version of a program; None = the client has not named it.
+    /// The name and version of a program; None = the client has not named it.
     pub(crate) fn label(&self, number: u8) -> Option<ProgramLabel> {
         let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         programs.get(usize::from(number).checked_sub(1)?).map(|(label, _)| label.clone())
     }
 
-    /// The numbers of the programs whose name and version fit.
+    /// The numbers of the programs whose name and version `fits` accepts.
     pub(crate) fn numbers(&self, fits: impl Fn(&str, &str) -> bool) -> Vec<u8> {
         let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (1..).zip(programs.iter()).filter(|(_, ((name, version), _))| fits(name, version)).map(|(n, _)| n).collect()
@@ -67,7 +67,7 @@ impl Programs {
     }
 }
 
-/// The characters of a client's text that may stand in a label.
+/// The characters of a client's text that a label may contain.
 fn label_text(word: &str) -> Box<str> {
     word.chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '/'))

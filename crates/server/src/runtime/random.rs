@@ -1,5 +1,5 @@
-//! Unpredictable random numbers: for ids of clients, taken from the system in blocks, so that a connect rarely pays for
-//! more than copying a few bytes; and the seed of the hash tables of this process.
+//! Unpredictable random numbers. Ids of clients take them from the system in blocks, so that a connect rarely costs
+//! more than copying a few bytes. The hash tables of this process take their seed from them.
 
 use std::sync::OnceLock;
 
@@ -9,8 +9,8 @@ use touchline_registry::HashSeed;
 /// The seed of the hash tables of all nodes of this process.
 static HASH_SEED: OnceLock<HashSeed> = OnceLock::new();
 
-/// The seed of the hash tables of this process: random, and known to nobody, since clients choose the keys. None = the
-/// system has no random numbers.
+/// The secret random seed of the hash tables of this process. It must be secret, since clients choose the keys. None =
+/// the system has no random numbers.
 pub(crate) fn hash_seed() -> Option<HashSeed> {
     if let Some(seed) = HASH_SEED.get() {
         return Some(*seed);
@@ -19,30 +19,30 @@ pub(crate) fn hash_seed() -> Option<HashSeed> {
     Some(*HASH_SEED.get_or_init(|| HashSeed::new(numbers)))
 }
 
-/// Four random numbers of the system; None = it has none.
+/// Takes four random numbers from the system; None = it has none.
 fn random_numbers() -> Option<[u64; 4]> {
     let mut numbers = [[0; 8]; 4];
     rand::fill(numbers.as_flattened_mut()).ok()?;
     Some(numbers.map(u64::from_ne_bytes))
 }
 
-/// Bytes taken at once.
+/// How many bytes are taken from the system at once.
 const BLOCK: usize = 4_096;
 
-/// A block of random bytes.
+/// A block of random bytes for client ids.
 pub(crate) struct ClientIdRandom {
     block: Box<[u8]>,
-    /// Bytes of the block that have been used.
+    /// How many bytes of the block have been used.
     used: usize,
 }
 
 impl ClientIdRandom {
-    /// An empty block; the first call of [`ClientIdRandom::bytes`] fills it.
+    /// Makes an empty block. The first call of [`ClientIdRandom::bytes`] fills it.
     pub(crate) fn new() -> Self {
         ClientIdRandom { block: vec![0; BLOCK].into(), used: BLOCK }
     }
 
-    /// Random bytes; None = the system has none.
+    /// Takes random bytes; None = the system has none.
     pub(crate) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         const { assert!(N <= BLOCK) };
         if BLOCK - self.used < N {
@@ -70,7 +70,7 @@ mod tests {
             let bytes: [u8; 10] = random.bytes().expect("the system has random numbers");
             assert!(seen.insert(bytes));
         }
-        // Each bit is set about half of the time: twelve standard deviations are 600.
+        // Each bit is set about half of the time; 600 is twelve standard deviations.
         for bit in 0..80 {
             let set = seen.iter().filter(|bytes| bytes[bit / 8] >> (bit % 8) & 1 == 1).count();
             assert!((4_400..=5_600).contains(&set), "bit {bit} is set {set} times");

@@ -1,23 +1,23 @@
-//! The rate limiter of a connection: one rate for commands and one for bytes, by the generic cell rate algorithm (ITU-T
-//! I.371): each keeps a time that runs ahead of the clock by what has been sent.
+//! The rate limiter of a connection: one rate for commands and one for bytes. It uses the generic cell rate algorithm
+//! (ITU-T I.371). For each rate it keeps a time that runs ahead of the clock by what has been sent.
 //!
-//! By hand: `governor` reads a clock of its own and keeps its state in atomics; a connection belongs to one
-//! thread, which knows the time.
+//! The project does not use the crate `governor`, which reads its own clock and keeps its state in atomics. A
+//! connection belongs to one thread, which knows the time.
 
-/// The burst that may be sent at once: as time at the rate, microseconds; and the least number of units.
+/// The burst that may be sent at once: as time at the rate, in microseconds, and as the least number of units.
 const BURST_US: u64 = 200_000;
 const BURST_MIN: u64 = 1_000;
 
-/// What a connection has sent, against its rates.
+/// What a connection has sent, compared with its rates.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct RateLimiter {
-    /// For commands and for bytes: when the rate has made up for what has been sent, microseconds of the node's clock.
+    /// For commands and for bytes: when the rate has made up for what was sent, in microseconds of the node's clock.
     due_us: [u64; 2],
 }
 
 impl RateLimiter {
-    /// Charges amounts, each with the number allowed per second (0 = unlimited). Returns the time until which the
-    /// connection must wait, microseconds; None = no amount is above its rate.
+    /// Charges amounts, each with the number allowed per second (0 = unlimited). Returns until when the connection must
+    /// wait, in microseconds; None = no amount is above its rate.
     pub(crate) fn charge(&mut self, amounts: [(usize, usize); 2], now_us: u64) -> Option<u64> {
         let mut until = None;
         for (due_us, (amount, rate)) in self.due_us.iter_mut().zip(amounts) {

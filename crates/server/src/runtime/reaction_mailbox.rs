@@ -18,19 +18,19 @@ use touchline_protocol::stream::ChannelName;
 
 use super::meters::{Counter, Gauge};
 
-/// Messages that may wait for the thread.
+/// How many messages may wait for the thread.
 const MESSAGES_MAX: usize = 4_096;
 
-/// A message to the thread that keeps the totals.
+/// A message to the thread that keeps the totals of reactions.
 #[derive(Debug)]
 pub(crate) enum ReactionMessage {
-    /// What a shard has counted.
+    /// The reactions that a shard has counted.
     Counted(ShardId, Vec<CountedReactions>),
-    /// A message of the same thread of another node.
+    /// A message from the same thread of another node.
     Scope(Bytes),
     /// This node takes part in the cluster from now on.
     Joined,
-    /// Other nodes are in sight now: what waits for one that has gone waits no more.
+    /// Other nodes are in sight now. Requests that wait for a node that is gone stop waiting.
     PeersChanged,
     /// A request of the server API about a channel.
     Operate(ChannelName, ReactionOperation),
@@ -38,33 +38,34 @@ pub(crate) enum ReactionMessage {
     Stop,
 }
 
-/// What the server API asks of the reactions of a channel.
+/// What the server API asks about the reactions of a channel.
 #[derive(Debug)]
 pub(crate) enum ReactionOperation {
-    /// Opens them. The answer is when they were opened, Unix milliseconds; it comes when the nodes in sight know of it.
+    /// Opens the reactions. The answer is when they were opened, in Unix milliseconds. It is sent when the nodes in
+    /// sight know that the reactions are open.
     Open {
         options: Box<[Box<str>]>,
-        /// Reactions a second of one connection.
+        /// How many reactions a second one connection may send.
         rate: u32,
-        /// When they close by themselves, Unix milliseconds; 0 = never.
+        /// When the reactions close by themselves, in Unix milliseconds; 0 = never.
         closes_at_ms: u64,
         reply: ReactionReply<u64>,
     },
-    /// Counts some.
+    /// Adds `n` reactions with an option.
     Add { option: Box<str>, n: u64, reply: ReactionReply<()> },
-    /// Reads them.
+    /// Reads the state of the reactions.
     Get(ReactionReply<ReactionState>),
-    /// Closes them. The answer comes when they are published for the last time.
+    /// Closes the reactions. The answer is sent when they have been published for the last time.
     Close(ReactionReply<ReactionState>),
 }
 
 impl ReactionOperation {
-    /// Whether its answer waits for other nodes or the database.
+    /// Whether the answer waits for other nodes or the database.
     pub(crate) fn may_wait(&self) -> bool {
         matches!(self, ReactionOperation::Open { .. } | ReactionOperation::Close(_))
     }
 
-    /// Answers it with a fault.
+    /// Answers the operation with a fault.
     pub(crate) fn refuse(self, fault: ReactionFault) {
         // A request whose caller is gone needs no answer.
         match self {
@@ -75,7 +76,7 @@ impl ReactionOperation {
     }
 }
 
-/// Who waits for an answer.
+/// The sender for the answer of an operation.
 pub(crate) type ReactionReply<T> = oneshot::Sender<Result<T, ReactionFault>>;
 
 /// The metrics of reactions.
@@ -84,17 +85,17 @@ pub(crate) struct ReactionMetrics {
     pub(crate) accepted: Counter,
     /// Messages of clients that were refused, by reason.
     pub(crate) refused: [Counter; ReactionRefusal::ALL.len()],
-    /// Reactions that shards had accepted and the thread did not count: a later round had begun.
+    /// Reactions that shards had accepted and the thread did not count, because a later round had begun.
     pub(crate) late: Counter,
-    /// Channels with totals.
+    /// The number of channels with totals.
     pub(crate) channels: Gauge,
-    /// What other nodes have told of channels for which there was no room.
+    /// Messages of other nodes that were dropped because there was no room for their channels.
     pub(crate) dropped: Gauge,
     /// Writes to the primary database that failed; they are repeated.
     pub(crate) failed_writes: Counter,
 }
 
-/// The mailbox of the thread that keeps the totals.
+/// The mailbox of the thread that keeps the totals of reactions.
 pub(crate) struct ReactionMailbox {
     sender: Sender<ReactionMessage>,
     pub(crate) metrics: Arc<ReactionMetrics>,
@@ -103,16 +104,17 @@ pub(crate) struct ReactionMailbox {
 }
 
 impl ReactionMailbox {
-    /// A mailbox, and its receiving end.
+    /// Makes a mailbox and its receiving end.
     pub(crate) fn new() -> (Self, Receiver<ReactionMessage>) {
         let (sender, messages) = channel(MESSAGES_MAX);
         (ReactionMailbox { sender, metrics: Arc::default(), admission: Arc::default() }, messages)
     }
 
-    /// Sends a message.
+    /// Sends a message, unless too much waits.
     ///
     /// # Errors
-    /// Too much waits: the message comes back. If the thread has ended, so has the node, and the message is dropped.
+    /// If too much waits, the error contains the message. If the thread has ended, the node has ended too, and the
+    /// message is dropped.
     pub(crate) fn try_send(&self, message: ReactionMessage) -> Result<(), ReactionMessage> {
         match self.sender.try_send(message) {
             Err(TrySendError::Full(message)) => Err(message),
@@ -120,7 +122,7 @@ impl ReactionMailbox {
         }
     }
 
-    /// Sends the last message, and waits for room: the thread takes what waits.
+    /// Sends the last message. It waits until the thread has made room for it.
     pub(crate) fn stop(&self) {
         while self.try_send(ReactionMessage::Stop).is_err() {
             std::thread::sleep(Duration::from_millis(1));
@@ -144,12 +146,12 @@ impl Collector for ReactionCollector {
             let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(counter.get()).encode(family)?;
         }
-        let help = "Messages with reactions that were refused";
+        let help = "Refused messages with reactions";
         let mut family = encoder.encode_descriptor("reactions_refused", help, None, MetricType::Counter)?;
         for ((_, reason), counter) in ReactionRefusal::ALL.iter().zip(&metrics.refused) {
             ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", *reason)])?)?;
         }
-        let help = "What other nodes have told of channels for which there was no room";
+        let help = "Reports of other nodes that were dropped because there was no room for their channels";
         let family = encoder.encode_descriptor("reaction_records_dropped", help, None, MetricType::Counter)?;
         ConstCounter::new(metrics.dropped.get()).encode(family)?;
         let help = "Channels with reactions that the node holds";

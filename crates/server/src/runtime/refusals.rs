@@ -1,60 +1,60 @@
-//! Counts why clients and backends were refused, and logs it: a few lines for each cause in a window of time, so that
-//! refused requests cannot fill a disk.
+//! Counts why clients and backends were refused, and logs some of the refusals. Each cause has a few lines in a window
+//! of time, so refused requests cannot fill a disk.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use touchline_registry::OwnerId;
 
-/// The most lines of one cause in a window.
+/// How many lines one cause may have in a window.
 const LINES_MAX: u32 = 5;
-/// Length of a window, milliseconds.
+/// Length of a window, in milliseconds.
 const WINDOW_MS: u64 = 10_000;
-/// Longest part of an origin that a line shows, bytes.
+/// How many bytes of an origin or channel a line shows.
 const ORIGIN_SHOWN_MAX: usize = 128;
 
-/// A refusal for the log. Text of a client stands in the line in quotes.
+/// A refusal for the log. The line shows text of a client in quotes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusalLine<'a> {
     /// What is missing or wrong.
     pub(crate) cause: &'static str,
-    /// The code that the client gets, of an error, a disconnect or HTTP; 0 = none.
+    /// The code that the client gets: of an error, of a disconnect or of HTTP. 0 = it gets none.
     pub(crate) code: u32,
-    /// The address of the client; None = it is not known. Behind a proxy, where no limit needs the client's address,
-    /// the proxy's.
+    /// The address of the client; None = it is not known. Behind a proxy, it is the proxy's address if no limit needs
+    /// that of the client.
     pub(crate) address: Option<IpAddr>,
     pub(crate) client: Option<OwnerId>,
-    /// Of the page.
+    /// The origin of the page; empty = there is none.
     pub(crate) origin: &'a str,
     pub(crate) channel: &'a str,
-    /// Of the server API.
+    /// The operation of the server API; empty = there is none.
     pub(crate) operation: &'a str,
     /// The field of the request that is the cause.
     pub(crate) field: &'a str,
-    /// The name of the caller's key.
+    /// The name of the caller's key; empty = there is none.
     pub(crate) key: &'a str,
-    /// The id of the request.
+    /// The id of the HTTP request; empty = there is none.
     pub(crate) request_id: &'a str,
 }
 
-/// Decides which refusals get a line.
+/// Decides which refusals are logged, and counts all.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
-    /// One entry for each cause and key so far: causes are fixed texts, and keys are those of the configuration, so
-    /// they are few.
+    /// One entry for each cause and key so far. They are few: causes are fixed texts, and keys are those of the
+    /// configuration.
     windows: Mutex<Vec<Window>>,
 }
 
-/// What is known of the refusals for one cause.
+/// The refusals for one cause and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusalCount {
     pub(crate) cause: &'static str,
-    /// The name of the caller's key; empty = it is about none.
+    /// The name of the caller's key; empty = the refusal concerns no key.
     pub(crate) key: Box<str>,
     pub(crate) count: u64,
-    /// When the last one was, milliseconds of the node's clock.
+    /// When the last refusal was, in milliseconds of the node's clock.
     pub(crate) last_ms: u64,
-    /// What the last line has said: code, channel, operation.
+    /// What the last line showed: code, channel, operation.
     pub(crate) said: (u32, Box<str>, Box<str>),
 }
 
@@ -63,12 +63,12 @@ struct Window {
     counted: RefusalCount,
     began_ms: u64,
     lines: u32,
-    /// Refusals without a line since the last one.
+    /// Refusals since the last line that were not logged.
     silent: u64,
 }
 
 impl RefusalLog {
-    /// Counts a refusal, and logs it unless the same cause has had its lines. `now_ms`: milliseconds of the node's
+    /// Counts a refusal, and logs it unless its cause has used up its lines. `now_ms`: milliseconds of the node's
     /// clock.
     pub(crate) fn note(&self, refused: &RefusalLine<'_>, now_ms: u64) {
         if let Some(silent) = self.admits(refused.cause, refused.key, now_ms) {
@@ -76,12 +76,12 @@ impl RefusalLog {
         }
     }
 
-    /// What was refused since the start, by cause and key.
+    /// The refusals since the start, by cause and key.
     pub(crate) fn counts(&self) -> Vec<RefusalCount> {
         self.lock().iter().map(|window| window.counted.clone()).collect()
     }
 
-    /// Logs a refusal of which [`RefusalLog::admits`] has said that it gets a line.
+    /// Logs a refusal that [`RefusalLog::admits`] has admitted to the log.
     pub(crate) fn log(&self, refused: &RefusalLine<'_>, silent: Option<u64>) {
         if let Some(window) = find(&mut self.lock(), refused.cause, refused.key) {
             let channel = &refused.channel[..refused.channel.floor_char_boundary(ORIGIN_SHOWN_MAX)];
@@ -105,15 +105,15 @@ impl RefusalLog {
         );
     }
 
-    /// Whether a refusal gets a line: not if the same cause has had its lines for the same key of the server API
-    /// (empty = it is about no key). Then the number of refusals of the same cause without one since the last line, if
-    /// there are any; outer None = it gets none. `now_ms`: milliseconds of the node's clock.
+    /// Counts a refusal and decides whether it is logged. `key`: the name of the key of the server API (empty = the
+    /// refusal concerns no key). Outer None = it is not logged, because its cause has used up its lines for this key.
+    /// Otherwise returns how many refusals of the cause were not logged since the last line; inner None = all were.
+    /// `now_ms`: milliseconds of the node's clock.
     pub(crate) fn admits(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<Option<u64>> {
         self.take(cause, key, now_ms).map(|silent| (silent > 0).then_some(silent))
     }
 
-    /// Whether a refusal gets a line: then the number of refusals of the same cause without one since the last line;
-    /// None = it gets none.
+    /// The same as [`RefusalLog::admits`], with 0 where all refusals since the last line were logged.
     fn take(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<u64> {
         let mut windows = self.lock();
         let Some(window) = find(&mut windows, cause, key) else {

@@ -1,4 +1,4 @@
-//! The messages that reach the registry actor, and what other threads see of it.
+//! The messages that reach the registry actor, and what other threads know of it.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -15,27 +15,26 @@ use super::reply_to::ReplyTo;
 pub(crate) enum RegistryMessage {
     /// A request of a client or of the server API.
     Request { requester: Requester, request: DirectoryRequest, reply_to: ReplyTo },
-    /// What some connections of this node hold, in their order, so many names and groups of each at most; of few
-    /// connections in one message, because it is answered at once.
+    /// Asks which names and groups some connections of this node hold, at most `most` of each per connection, in their
+    /// order. One message may contain few connections, because the actor answers it at once.
     Held { owners: Vec<OwnerId>, most: usize, reply: oneshot::Sender<Vec<HeldEntries>> },
-    /// From another node's replica of a scope.
+    /// A message from another node's replica of a scope.
     ScopeMessage { scope: Arc<str>, message: Bytes },
-    /// From another node's directory.
+    /// A message from another node's directory.
     DirectoryMessage { from: Arc<str>, message: Bytes },
-    /// Backends are told of these changes from now on.
+    /// Events of these changes are sent to backends from now on.
     Tell(ToldChanges),
-    /// A connection that a shard was to send something to is gone.
+    /// A shard was to send something to this client, but its connection is gone.
     OwnerGone(OwnerId),
     /// The store holds an inbox message for a name.
     MessageQueued { scope: Arc<str>, name: Box<str> },
     /// Inbox messages for a name, each with its id; None = the store can't read them now.
     InboxMessages { scope: Arc<str>, name: Box<str>, messages: Option<Vec<(u64, Bytes)>> },
-    /// Ids of inbox messages that the store has discarded, because they have arrived.
+    /// Ids of inbox messages that the store has discarded, because they were delivered.
     Discarded(Vec<u64>),
-    /// The store has deleted messages of a name that nobody has acknowledged. `then`: called once none of them is
-    /// delivered any more.
+    /// The store has deleted unacknowledged messages of a name. `then`: called once none of them is delivered any more.
     Dropped { scope: Box<str>, name: Box<str>, dropped: DroppedIds, then: Box<dyn FnOnce() + Send> },
-    /// This node takes part in the cluster from now on; these other nodes see it.
+    /// This node takes part in the cluster from now on, and these other nodes see it.
     Joined(Vec<Arc<str>>),
     /// This node takes no part in the cluster any more.
     Parted,
@@ -51,12 +50,12 @@ pub(crate) enum RegistryMessage {
     Stop,
 }
 
-/// Held by each shard while it probes its connections. When the last shard drops it, the registry actor gets
-/// [`RegistryMessage::Probed`].
+/// A handle that each shard holds while it probes its connections. When the last shard drops it, the registry actor
+/// gets [`RegistryMessage::Probed`].
 pub(crate) struct Probe(Sender<RegistryMessage>);
 
 impl Probe {
-    /// A probe whose end the registry actor hears by this sender.
+    /// Makes a probe. When it ends, the registry actor is notified by this sender.
     pub(crate) fn new(registry: Sender<RegistryMessage>) -> Self {
         Probe(registry)
     }
@@ -64,7 +63,7 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // An actor that has ended needs no answer.
+        // If the actor has ended, nothing waits for the message.
         let _ = self.0.send(RegistryMessage::Probed);
     }
 }
@@ -77,14 +76,14 @@ pub(crate) struct RegistryMetrics {
     pub(crate) calls_waiting: usize,
 }
 
-/// The shard and slot of a client's connection, which are part of its id. None = the id is not of this node.
+/// The shard and slot of a client's connection, which are part of its client id; None = this node did not make the id.
 pub(crate) fn route(owner: OwnerId, shards: usize) -> Option<(ShardId, u32)> {
     let [.., a, b, c, d, e, f] = owner.0;
     let shard = u16::from_be_bytes([a, b]);
     (usize::from(shard) < shards).then(|| (shard, u32::from_be_bytes([c, d, e, f])))
 }
 
-/// The last bytes of a client id: the shard and slot of its connection.
+/// The last bytes of a client id, which contain the shard and slot of its connection.
 pub(crate) fn client_id_suffix(shard: ShardId, slot: u32) -> [u8; 6] {
     let ([a, b], [c, d, e, f]) = (shard.to_be_bytes(), slot.to_be_bytes());
     [a, b, c, d, e, f]

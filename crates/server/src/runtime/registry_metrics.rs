@@ -10,14 +10,14 @@ use touchline_engine::directory::ScopeMetrics;
 use super::meters::{MetricKind, counter, gauge};
 use super::registry_mailbox::RegistryMetrics;
 
-/// The link to the cluster.
+/// The state of the link to the cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterStatus {
     /// Whether NATS can be reached.
     pub(crate) is_up: bool,
     /// The number of other nodes in sight.
     pub(crate) peers: usize,
-    /// What has gone over the link.
+    /// The traffic over the link.
     pub(crate) traffic: LinkTraffic,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct ClusterStatus {
 #[derive(Debug)]
 pub(crate) struct RegistryCollector {
     pub(crate) metrics: Arc<RegistryMetrics>,
-    /// None = the node runs alone.
+    /// The state of the link; None = the node runs alone.
     pub(crate) link: Option<ClusterStatus>,
 }
 
@@ -36,7 +36,7 @@ const OF_SCOPE: &[OfScope] = &[
     ("registry_members", "Memberships of groups, on all nodes", MetricKind::Gauge, |f| f.members),
     (
         "registry_conflicts_lost",
-        "Names that a connection of this node lost to another node's",
+        "Names that a connection of this node lost to a connection of another node",
         MetricKind::Counter,
         |f| f.counters.conflicts_lost,
     ),
@@ -54,8 +54,10 @@ const OF_SCOPE: &[OfScope] = &[
     ("registry_malformed", "Messages of other nodes that could not be read", MetricKind::Counter, |f| {
         f.counters.malformed
     }),
-    ("registry_drifted", "Stamps of clocks that are too far ahead", MetricKind::Counter, |f| f.counters.drifted),
-    ("registry_reincarnations", "Times that this node took a new incarnation", MetricKind::Counter, |f| {
+    ("registry_drifted", "Times from clocks of other nodes that are too far ahead", MetricKind::Counter, |f| {
+        f.counters.drifted
+    }),
+    ("registry_reincarnations", "Times that this node began a new incarnation", MetricKind::Counter, |f| {
         f.counters.reincarnations
     }),
 ];
@@ -65,7 +67,7 @@ impl Collector for RegistryCollector {
         gauge(&mut encoder, "calls_waiting", "Calls that wait for an answer", self.metrics.calls_waiting as u64)?;
         if let Some(link) = &self.link {
             gauge(&mut encoder, "cluster_linked", "1 while NATS can be reached", u64::from(link.is_up))?;
-            gauge(&mut encoder, "cluster_peers", "Other nodes in sight", link.peers as u64)?;
+            gauge(&mut encoder, "cluster_peers", "Other nodes whose heartbeats this node gets", link.peers as u64)?;
             let LinkTraffic { received, received_bytes, sent, sent_bytes, connects } = link.traffic;
             let counters = [
                 ("cluster_connects", "Connections made to NATS: the first one, and each after one was lost", connects),

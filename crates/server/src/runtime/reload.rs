@@ -1,58 +1,58 @@
-//! A reload as its callers see it.
+//! The result of a reload, and the source of its settings, for callers of a reload.
 
 use std::sync::Arc;
 
 use touchline_config::{Settings, WrittenKey};
 
-/// Carries a reload out, and blocks until it has ended.
+/// Carries out a reload, and blocks until it has ended.
 pub(crate) type ReloadFn = Arc<dyn Fn() -> Result<Reloaded, ReloadRefusal> + Send + Sync>;
 
-/// Settings that were read, and the keys that were written.
+/// Settings that a source has read, and the configuration keys that were written.
 #[derive(Clone)]
 pub struct ReadSettings {
-    /// The settings.
+    /// The settings, checked as for a start.
     pub settings: Settings,
-    /// The keys that were written, for what differs from the generation before.
+    /// The configuration keys that were written. The server compares them with those of the generation before.
     pub written: Vec<WrittenKey>,
 }
 
-/// What the settings of a server are read from, again and again.
+/// A source of a server's settings, from which every reload reads them.
 pub trait SettingsSource: Send + Sync + 'static {
     /// Reads and checks the settings, as for a start.
     ///
     /// # Errors
-    /// All faults, each in a line, without secrets.
+    /// All faults, one line each, without secrets.
     fn read(&self) -> Result<ReadSettings, Vec<String>>;
 
-    /// The settings that were read last are those of the server from now on.
+    /// Called when the server has begun to work with the settings that were read last.
     fn adopted(&self) {}
 }
 
-/// A reload that was carried out.
+/// The result of a reload that was carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
-    /// The number of the generation that the node works with.
+    /// The number of the generation with which the node now works.
     pub generation: u64,
-    /// The keys whose values differ from the generation before, in order.
+    /// The configuration keys whose values differ from the generation before, sorted.
     pub changed: Vec<String>,
 }
 
 /// Why a reload has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadRefusal {
-    /// The program around the server does not say what settings are read from.
+    /// The embedding program does not say where settings are read from.
     #[error("this server has no configuration that could be read again")]
     NoSource,
-    /// Another one has not ended.
+    /// Another reload is still under way.
     #[error("another reload is under way")]
     UnderWay,
-    /// The configuration has faults.
+    /// The configuration has these faults.
     #[error("the configuration has faults, and nothing was changed: {}", .0.join("; "))]
     Faulty(Vec<String>),
-    /// Keys differ that take a restart.
-    #[error("these keys take a restart, and nothing was changed: {}", .0.join(", "))]
+    /// These configuration keys differ, and need a restart.
+    #[error("these keys need a restart, and nothing was changed: {}", .0.join(", "))]
     TakesRestart(Vec<String>),
-    /// The node stops.
+    /// The node is stopping.
     #[error("the server stops")]
     Stopping,
 }

@@ -1,12 +1,12 @@
 //! The lock on a shard, and the handshake by which a thread that sends a message to the shard may run it.
 //!
 //! No thread blocks: a sender that finds the lock taken leaves its message in the mailbox, and the lock holder checks
-//! the mailbox again after it has released the lock. No message is left behind: the sender increments the counter of
-//! messages before it tries the lock, the lock holder reads the counter after it has released the lock, and each side
-//! has a fence between the two, so at least one of the two sees the other (Dekker's algorithm). The shard's own thread
-//! asks for the lock in the same way (`is_wanted`).
+//! the mailbox again after it has released the lock. No message is left behind, because at least one of the two sees
+//! the other (Dekker's algorithm). The sender increments the counter of messages before it tries the lock. The lock
+//! holder reads the counter after it has released the lock. Each side has a fence between the two steps. The shard's
+//! own thread asks for the lock in the same way (`is_wanted`).
 //!
-//! This file knows neither shards nor messages: `tests/inline_runs` compiles it as it is, with another `sync`, and
+//! This file knows neither shards nor messages. `tests/inline_runs` compiles it as it is, with another `sync`, and
 //! tries all orders of its steps.
 
 use std::sync::PoisonError;
@@ -18,11 +18,12 @@ use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Notify, SPINS_MAX,
 /// delivery.
 const INLINE_RECHECKS_MAX: usize = 4;
 
-/// A value that one thread at a time runs: its own thread, or one that has a message for it. See the module.
+/// A value that one thread at a time runs: the value's own thread, or a thread that has a message for it. See the
+/// module.
 pub(crate) struct RunLock<R> {
-    /// Messages in the mailbox, or about to be put there.
+    /// The number of messages in the mailbox, or about to be put there.
     waiting: AtomicUsize,
-    /// The value's own thread has found the lock taken.
+    /// Whether the value's own thread has found the lock taken.
     is_wanted: AtomicBool,
     /// Wakes the value's own thread.
     pub(crate) waker: Notify,
@@ -31,7 +32,7 @@ pub(crate) struct RunLock<R> {
 }
 
 impl<R> RunLock<R> {
-    /// A lock on nothing yet.
+    /// Makes a lock that has no value yet.
     pub(crate) fn new() -> Self {
         RunLock {
             waiting: AtomicUsize::new(0),
@@ -46,12 +47,13 @@ impl<R> RunLock<R> {
         *self.lock() = Some(runnable);
     }
 
-    /// Takes the value out, because it ends. None if it has been taken out before.
+    /// Takes the value out because it ends. None = it has been taken out before.
     pub(crate) fn clear(&self) -> Option<R> {
         self.lock().take()
     }
 
-    /// Counts a message, then puts it into the mailbox. [`RunLock::wake`] or [`RunLock::run_inline`] must follow.
+    /// Counts a message, then puts it into the mailbox. The caller must then call [`RunLock::wake`] or
+    /// [`RunLock::run_inline`].
     pub(crate) fn enqueue(&self, put: impl FnOnce()) {
         self.waiting.fetch_add(1, Relaxed);
         put();
@@ -92,8 +94,8 @@ impl<R> RunLock<R> {
         self.waker.notify_one();
     }
 
-    /// Runs one turn on the value's own thread. `turn` and this return whether more work is due at once; None = another
-    /// thread holds the lock and wakes this thread after it has released it.
+    /// Runs one turn on the value's own thread. `turn` and this function return whether more work is due at once. None
+    /// = another thread holds the lock, and wakes this thread after it has released the lock.
     pub(crate) fn run(&self, turn: impl FnOnce(&mut R) -> bool) -> Option<bool> {
         let mut guard = self.try_lock().or_else(|| self.spin_then_try_take())?;
         let Some(runnable) = guard.as_mut() else { return Some(false) };
@@ -102,7 +104,7 @@ impl<R> RunLock<R> {
         Some(has_work || self.has_messages())
     }
 
-    /// Tries the lock some times more: an inline run usually ends sooner than a thread sleeps and wakes.
+    /// Tries the lock some more times: an inline run usually ends sooner than a thread sleeps and wakes.
     fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<R>>> {
         for _ in 0..SPINS_MAX {
             spin_loop();
@@ -116,13 +118,13 @@ impl<R> RunLock<R> {
         self.try_lock()
     }
 
-    /// Whether messages wait, among them those of senders that found the lock taken.
+    /// Whether messages wait, including those of senders that found the lock taken.
     fn has_messages(&self) -> bool {
         fence(SeqCst);
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Takes the lock; waits for the end of an inline run, if one is under way.
+    /// Takes the lock. If an inline run is under way, it waits for its end.
     fn lock(&self) -> MutexGuard<'_, Option<R>> {
         self.runnable.lock().unwrap_or_else(PoisonError::into_inner)
     }

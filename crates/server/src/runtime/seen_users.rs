@@ -1,5 +1,5 @@
-//! When users were connected last, as far as this node holds it in memory: what is not written to the primary database
-//! yet or, without one, all that it knows.
+//! When users were connected last, as far as this node holds it in memory. With a primary database, these are the times
+//! that are not written yet. Without one, they are all that the node knows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,14 @@ use touchline_store::SeenUser;
 
 use super::meters::{Counter, gauge};
 
-/// Users that a node holds; of more, the oldest is forgotten or, where they wait to be written, the newest not noted.
+/// How many users a node holds. If there are more, the oldest is forgotten. But if users wait to be written, the newest
+/// is not noted instead.
 const SEEN_USERS_MAX: usize = 100_000;
 
-/// When users were connected last. All threads of the node share it.
+/// When users were connected last; all threads of the node share it.
 #[derive(Debug)]
 pub(crate) struct SeenUsers {
-    /// They are written to the primary database.
+    /// Whether the times are written to the primary database.
     pub(crate) is_written: bool,
     table: Mutex<SeenTable>,
     is_writing: AtomicBool,
@@ -34,7 +35,7 @@ struct SeenCounts {
 }
 
 impl SeenUsers {
-    /// Nobody was seen. `is_written`: they are written to the primary database.
+    /// Makes an empty table. `is_written`: whether the times are written to the primary database.
     pub(crate) fn new(is_written: bool) -> Self {
         SeenUsers {
             is_written,
@@ -48,7 +49,7 @@ impl SeenUsers {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that users are or were connected at a time, Unix seconds.
+    /// Notes that users are or were connected at a time, in Unix seconds.
     pub(crate) fn note<'u>(&self, users: impl IntoIterator<Item = &'u str>, now_s: u64) {
         let mut table = self.table();
         let dropped = users.into_iter().filter(|user| SeenUser::is_kept(user) && !table.note(user, now_s)).count();
@@ -56,25 +57,26 @@ impl SeenUsers {
         self.counts.dropped.add_shared(dropped as u64);
     }
 
-    /// Whether so few wait to be written that users who stay may be noted: half the room is for those who leave.
+    /// Whether so few users wait to be written that users that stay connected may be noted. Half of the room is
+    /// reserved for users that disconnect.
     pub(crate) fn has_room_for_staying(&self) -> bool {
         self.table().by_user.len() < SEEN_USERS_MAX / 2
     }
 
-    /// When users were connected last, as far as this node holds it, Unix seconds; in their order.
+    /// When users were connected last, in Unix seconds, in the order of `users`. None = this node does not hold it.
     pub(crate) fn held(&self, users: &[Box<str>]) -> Vec<Option<u64>> {
         let table = self.table();
         users.iter().map(|user| table.by_user.get(&**user).map(|(_, seen_s)| *seen_s)).collect()
     }
 
-    /// Begins to write the oldest, at most so many; none = nothing waits, or a write is under way. [`Self::end_write`]
-    /// must follow.
+    /// Begins to write the oldest entries, at most `rows_max`. None = nothing waits, or a write is under way. The
+    /// caller must call [`Self::end_write`] afterwards.
     pub(crate) fn begin_write(&self, rows_max: usize) -> Option<Vec<SeenUser>> {
         let rows = self.table().oldest(rows_max);
         (!rows.is_empty() && !self.is_writing.swap(true, Ordering::AcqRel)).then_some(rows)
     }
 
-    /// Ends a write. What could not be written waits for the next one.
+    /// Ends a write. Entries that could not be written wait for the next write.
     pub(crate) fn end_write(&self, rows: &[SeenUser], is_done: bool) {
         if is_done {
             self.table().remove(rows);
@@ -85,25 +87,31 @@ impl SeenUsers {
         self.is_writing.store(false, Ordering::Release);
     }
 
-    /// Forgets who was not seen after a time, Unix seconds: some of them.
+    /// Forgets when a user was connected last. Returns whether this node held it. A write that is under way may still
+    /// write it.
+    pub(crate) fn forget(&self, user: &str) -> bool {
+        self.table().take(user)
+    }
+
+    /// Forgets some of the users that were not seen after a time, in Unix seconds.
     pub(crate) fn expire(&self, after_s: u64) {
         self.table().expire(after_s);
     }
 }
 
-/// Users in the order in which they were noted. Pure.
+/// Users in the order in which they were noted, as a pure data structure.
 #[derive(Debug)]
 struct SeenTable {
     users_max: usize,
-    /// Of too many, the oldest is forgotten; else a new one is refused.
+    /// If the table is full: whether the oldest user is forgotten; else a new user is refused.
     forgets: bool,
     by_user: HashMap<Arc<str>, (u64, u64)>,
-    /// By the place of each, which is the number of its note.
+    /// The users by their place, which is the number of their last note.
     in_order: BTreeMap<u64, Arc<str>>,
     notes: u64,
 }
 
-/// Users that are forgotten in one step because they were not seen for long.
+/// How many users that were not seen for long are forgotten in one step.
 const EXPIRED_IN_STEP: usize = 512;
 
 impl SeenTable {
@@ -111,7 +119,7 @@ impl SeenTable {
         SeenTable { users_max, forgets, by_user: HashMap::new(), in_order: BTreeMap::new(), notes: 0 }
     }
 
-    /// Returns false if a user is lost by it.
+    /// Notes a user. Returns false if the time of a user is lost by it.
     fn note(&mut self, user: &str, now_s: u64) -> bool {
         self.notes += 1;
         if let Some((place, seen_s)) = self.by_user.get_mut(user) {
@@ -142,7 +150,13 @@ impl SeenTable {
         self.in_order.values().take(rows_max).filter_map(row).collect()
     }
 
-    /// Takes users out, unless they were seen later.
+    /// Takes a user out. Returns whether it was there.
+    fn take(&mut self, user: &str) -> bool {
+        let taken = self.by_user.remove(user);
+        taken.is_some_and(|(place, _)| self.in_order.remove(&place).is_some())
+    }
+
+    /// Takes users out, unless they were seen again later.
     fn remove(&mut self, rows: &[SeenUser]) {
         for SeenUser { user, seen_s } in rows {
             if self.by_user.get(user).is_some_and(|(_, held_s)| held_s <= seen_s)
@@ -170,7 +184,7 @@ pub(crate) struct SeenCollector {
 }
 
 impl SeenCollector {
-    /// The metrics of a node's users.
+    /// Collects the metrics of a node's users.
     pub(crate) fn of(seen: &SeenUsers) -> Self {
         let SeenCounts { written, failed, dropped } = &seen.counts;
         let held = seen.table().by_user.len();
@@ -180,12 +194,12 @@ impl SeenCollector {
 
 impl Collector for SeenCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let help = "Users of which this node holds in memory when they were connected last";
+        let help = "Users whose last time of a connection this node holds in memory";
         gauge(&mut encoder, "user_status_held", help, self.held as u64)?;
         for (name, help, count) in [
             ("user_status_written", "Times of users written to the primary database", self.written),
             ("user_status_failures", "Writes of times of users that failed; they are repeated", self.failed),
-            ("user_status_dropped", "Times of users forgotten, or not noted, for want of room", self.dropped),
+            ("user_status_dropped", "Times of users that were forgotten or not noted for lack of room", self.dropped),
         ] {
             ConstCounter::new(count).encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
         }
@@ -224,6 +238,18 @@ mod tests {
         let rows = seen.begin_write(10).expect("one waits");
         seen.end_write(&rows, false);
         assert_eq!(seen.begin_write(10), Some(rows), "what failed is written again");
+    }
+
+    #[test]
+    fn who_is_forgotten_is_neither_told_nor_written_again() {
+        let seen = SeenUsers::new(true);
+        seen.note(["ann", "bob"], 5);
+        let rows = seen.begin_write(10).expect("two wait");
+        assert_eq!((seen.forget("ann"), seen.forget("ann")), (true, false));
+        seen.end_write(&rows, false);
+        let left = seen.begin_write(10).expect("one waits");
+        assert_eq!(left.iter().map(|row| &*row.user).collect::<Vec<_>>(), ["bob"]);
+        assert_eq!(seen.held(&["ann".into(), "bob".into()]), [None, Some(5)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What sessions have done, by method, number and namespace.
+//! What sessions have done, by method, code and namespace.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use touchline_protocol::Unsubscribe;
 use super::code_counts::{CodeCounts, CodeKind, encode_codes};
 use super::meters::{Amounts, Counter, SummedAmounts};
 
-/// The most namespaces that are counted one by one since the node started, over all its reloads; further ones count
-/// as `other`.
+/// How many namespaces are counted one by one since the node started, over all its reloads. Further ones count as
+/// `other`.
 const NAMESPACES_MAX: usize = 1_000;
 
-/// What has happened in the channels of one namespace.
+/// The counters of the channels of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceCounts {
     publications: Counter,
@@ -30,39 +30,40 @@ pub(crate) struct NamespaceCounts {
 }
 
 impl NamespaceCounts {
-    /// Counts a publication. `bytes`: its data. Any thread may call this: a database or NATS tells later that it has
-    /// taken one.
+    /// Counts a publication. `bytes`: the size of its data. Any thread may call this, because a database or NATS
+    /// confirms later that it has stored one.
     pub(crate) fn published(&self, bytes: usize) {
         self.publications.add_shared(1);
         self.publication_bytes.add_shared(bytes as u64);
     }
 
-    /// Counts what was handed to connections. `bytes`: of the publication as a JSON object; 0 = a join or a leave.
+    /// Counts what was passed to connections. `bytes`: the size of the publication as a JSON object; 0 = a join or a
+    /// leave.
     pub(crate) fn delivered(&self, deliveries: u64, bytes: usize) {
         self.deliveries.add(deliveries);
         self.delivered_bytes.add(deliveries * bytes as u64);
     }
 }
 
-/// The counters of the namespaces of a shard, in the order of their numbers in one configuration.
+/// The counters of the namespaces of a shard, in the order of the namespaces in one configuration.
 #[derive(Debug, Default)]
 pub(crate) struct NumberedNamespaces(Vec<Arc<NamespaceCounts>>);
 
 impl NumberedNamespaces {
-    /// Those of one namespace; a number that there is not stands for all other namespaces.
+    /// The counters of one namespace; an unknown number means the counters of all other namespaces.
     pub(crate) fn get(&self, index: NamespaceIndex) -> Option<&Arc<NamespaceCounts>> {
         self.0.get(index.get()).or(self.0.last())
     }
 }
 
-/// What the sessions of one shard have done. One thread at a time counts, any thread reads.
+/// What the sessions of one shard have done. One thread at a time counts, and any thread reads.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
     commands: [Counter; CommandMethod::ALL.len()],
     errors: [CodeCounts; CommandMethod::ALL.len()],
     unsubscribes: CodeCounts,
     recovered_publications: Amounts,
-    /// By name, since the node started: a namespace that a reload removes keeps what it has counted.
+    /// The counters by namespace since the node started. A namespace that a reload removes keeps its counts.
     namespaces: Mutex<BTreeMap<Box<str>, Arc<NamespaceCounts>>>,
 }
 
@@ -79,7 +80,7 @@ impl Default for SessionMetrics {
 }
 
 impl SessionMetrics {
-    /// The counters of a configuration's namespaces.
+    /// The counters of the namespaces of a configuration.
     pub(crate) fn numbered(&self, namespaces: &Namespaces) -> NumberedNamespaces {
         let mut known = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<&str> = namespaces.names().collect();
@@ -91,7 +92,7 @@ impl SessionMetrics {
         NumberedNamespaces(names.iter().map(of_name).collect())
     }
 
-    /// The counters of a channel's namespace. It takes a lock: for what is not on the way of every publication.
+    /// The counters of a channel's namespace. This takes a lock, so it is not for every publication.
     pub(crate) fn of_channel(&self, namespaces: &Namespaces, channel: &str) -> Option<Arc<NamespaceCounts>> {
         self.numbered(namespaces).get(namespaces.index_of(channel)).map(Arc::clone)
     }
@@ -119,12 +120,17 @@ impl SessionMetrics {
         }
     }
 
-    /// How often clients were told an error.
+    /// The number of clients that have asked to connect.
+    pub(crate) fn connects(&self) -> u64 {
+        self.commands[CommandMethod::Connect as usize].get()
+    }
+
+    /// How often clients received an error with this code.
     pub(crate) fn errors(&self, code: u32) -> u64 {
         self.errors.iter().map(|counts| counts.get(code)).sum()
     }
 
-    /// Publications and deliveries, of all namespaces.
+    /// The numbers of publications and deliveries, over all namespaces.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |pick: fn(&NamespaceCounts) -> &Counter| namespaces.values().map(|counts| pick(counts).get()).sum();
@@ -146,10 +152,10 @@ type OfNamespace = (&'static str, &'static str, fn(&NamespaceCounts) -> &Counter
 const OF_NAMESPACE: [OfNamespace; 4] = [
     ("publications", "Publications accepted", |counts| &counts.publications),
     ("publication_bytes", "Data of the publications accepted, bytes", |counts| &counts.publication_bytes),
-    ("deliveries", "Publications, joins and leaves handed to connections", |counts| &counts.deliveries),
+    ("deliveries", "Publications, joins and leaves passed to connections", |counts| &counts.deliveries),
     (
         "delivered_bytes",
-        "Publications handed to connections, as JSON objects, bytes, before deltas, compression and other encodings",
+        "Bytes of publications passed to connections, as JSON objects, before deltas, compression and encodings",
         |counts| &counts.delivered_bytes,
     ),
 ];
@@ -167,19 +173,19 @@ pub(super) fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, shards: &[&Se
         let all = shards.iter().map(|shard| &shard.errors[method as usize]).collect();
         (Some(method.as_str()), all)
     };
-    let about = ("errors", "Errors told to clients, by method and number");
+    let about = ("errors", "Errors sent to clients, by method and code");
     encode_codes(encoder, about, CommandMethod::ALL.into_iter().map(of_method), &[])?;
     let unsubscribes = shards.iter().map(|shard| &shard.unsubscribes).collect();
-    let about = ("unsubscribes", "Subscriptions that ended before their connection, by number");
+    let about = ("unsubscribes", "Subscriptions that ended before their connection, by code");
     let known: Vec<u32> = [0].into_iter().chain(Unsubscribe::ALL.iter().map(|why| why.code)).collect();
     encode_codes(encoder, about, [(None, unsubscribes)].into_iter(), &known)?;
     let recovered = SummedAmounts::of(shards.iter().map(|shard| &shard.recovered_publications));
-    let help = "Publications that clients had missed and got, by recovery";
+    let help = "Missed publications that clients received, by recovery";
     recovered.encode(encoder.encode_descriptor("recovered_publications", help, None, MetricType::Histogram)?)?;
     encode_namespaces(encoder, &by_name(shards))
 }
 
-/// The counters of all shards by the names of the namespaces.
+/// The counters of all shards, by the name of the namespace.
 fn by_name(shards: &[&SessionMetrics]) -> BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> {
     let mut all: BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> = BTreeMap::new();
     for shard in shards {
@@ -211,7 +217,7 @@ fn encode_namespaces(
             sum(of, &|counts| &counts.subscribes[outcome as usize]).encode(family.encode_family(&labels)?)?;
         }
     }
-    let help = "Subscriptions whose clients asked for what they had missed, by outcome";
+    let help = "Subscriptions whose clients asked for missed publications, by outcome";
     let mut family = encoder.encode_descriptor("recoveries", help, None, MetricType::Counter)?;
     for (name, of) in all {
         let recovered = [("namespace", &**name), ("outcome", "recovered")];

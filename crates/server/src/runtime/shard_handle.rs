@@ -1,8 +1,8 @@
 //! The handle of a shard: its mailbox, and the shard itself behind a lock, so that one thread at a time runs it.
 //!
-//! A shard has a thread of its own. Waking that thread costs more than serving most messages, so a thread of another
-//! shard that sends a small message runs the shard inline, if no other thread runs it. `run_lock.rs` says why no
-//! message is left behind.
+//! A shard has its own thread. Waking that thread costs more than serving most messages. So a thread of another shard
+//! that sends a small message runs the shard inline, unless another thread already runs it. `run_lock.rs` explains why
+//! no message is left behind.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,36 +16,37 @@ use super::metrics::ShardMetrics;
 use super::process::{thread_directory, thread_processor_s};
 use super::run_lock::RunLock;
 
-/// What the lock of a handle protects: a shard, of which this floor knows only how to run it.
+/// What the lock of a handle protects: a shard. This layer knows only how to run it.
 pub(crate) trait Runnable: Send {
-    /// One turn, on the shard's own thread. Returns whether more work is due at once. `events`: what the poller has
+    /// Runs one turn on the shard's own thread. Returns whether more work is due at once. `events`: what the poller has
     /// reported.
     fn turn(&mut self, events: &mio::Events, is_tick_due: bool) -> bool;
 
-    /// A short turn on a thread of another shard, which has sent a message. Returns whether more work is due at once.
+    /// Runs a short turn on a thread of another shard that has sent a message. Returns whether more work is due at
+    /// once.
     fn run_inline(&mut self) -> bool;
 
-    /// The end: the shard has run its last turn.
+    /// Ends the shard after its last turn.
     fn finish(self: Box<Self>);
 }
 
-/// The mailbox of a shard, its counters, and the lock on the shard. See the module.
+/// The mailbox of a shard, its counters, and the lock on the shard; see the module.
 pub(crate) struct ShardHandle {
     pub(crate) metrics: Arc<ShardMetrics>,
-    /// Publications in the mailbox.
+    /// The number of publications in the mailbox.
     backlog: AtomicUsize,
-    /// See [`ShardHandle::http_buffered`].
+    /// The counter of [`ShardHandle::http_buffered`], in bytes.
     http_buffered: Arc<AtomicUsize>,
     mailbox: UnboundedSender<Message>,
-    /// See [`ShardHandle::tasks`].
+    /// The counts of [`ShardHandle::tasks`].
     tasks: Arc<TaskCounts>,
     shard: RunLock<Box<dyn Runnable>>,
-    /// The directory of the shard's own thread in `/proc`; empty until it runs.
+    /// The directory of the shard's own thread in `/proc`; empty until the thread runs.
     thread: OnceLock<String>,
 }
 
 impl ShardHandle {
-    /// The handle of a shard that is not installed yet, and the receiving end of its mailbox.
+    /// Makes the handle of a shard that is not installed yet, and the receiving end of its mailbox.
     pub(crate) fn new() -> (Self, UnboundedReceiver<Message>) {
         let (mailbox, messages) = unbounded_channel();
         let handle = ShardHandle {
@@ -60,12 +61,12 @@ impl ShardHandle {
         (handle, messages)
     }
 
-    /// Called on the shard's own thread when it begins.
+    /// Notes the calling thread as the shard's own thread. That thread calls it when it begins.
     pub(crate) fn begin_thread(&self) {
         let _ = self.thread.set(thread_directory());
     }
 
-    /// Processor time that the shard's own thread has used, seconds.
+    /// Processor time that the shard's own thread has used, in seconds.
     pub(crate) fn processor_s(&self) -> f64 {
         self.thread.get().map_or(0.0, |directory| thread_processor_s(directory))
     }
@@ -77,8 +78,8 @@ impl ShardHandle {
         self.wake();
     }
 
-    /// Puts a message into the mailbox without waking a thread; [`ShardHandle::wake`] must follow the last message. One
-    /// wake per message costs both sides more than the messages do.
+    /// Puts a message into the mailbox without waking a thread. The caller must call [`ShardHandle::wake`] after the
+    /// last message. One wake per message would cost both sides more than the messages do.
     pub(crate) fn enqueue(&self, message: Message) {
         if matches!(message, Message::Delivery { .. }) {
             self.backlog.fetch_add(1, Relaxed);
@@ -93,8 +94,8 @@ impl ShardHandle {
         self.shard.wake();
     }
 
-    /// Puts a message into the mailbox, and serves it on the calling thread unless the shard is locked. Only for
-    /// threads of shards, and for messages that take some microseconds to serve.
+    /// Puts a message into the mailbox, and serves it on the calling thread unless the shard is locked. It is only for
+    /// threads of shards, and for messages that take only some microseconds to serve.
     pub(crate) fn run_inline(&self, message: Message) {
         self.enqueue(message);
         self.shard.run_inline(|shard| shard.run_inline());
@@ -110,13 +111,13 @@ impl ShardHandle {
         self.backlog.load(Relaxed)
     }
 
-    /// Bytes that the shard's HTTP tasks hold, outside all connections of clients: bodies of requests while they are
-    /// read and served, and HTTP/2 connections and streams, each counted as the most that it may hold.
+    /// Bytes that the shard's HTTP tasks hold outside the connections of clients. They are the bodies of requests while
+    /// they are read and served, and HTTP/2 connections and streams. Each counts as the most that it may hold.
     pub(crate) fn http_buffered(&self) -> usize {
         self.http_buffered.load(Relaxed)
     }
 
-    /// The counter that the shard's HTTP tasks add to and subtract from, bytes. See [`ShardHandle::http_buffered`].
+    /// The counter of bytes that the shard's HTTP tasks change. See [`ShardHandle::http_buffered`].
     pub(crate) fn http_counter(&self) -> &Arc<AtomicUsize> {
         &self.http_buffered
     }
@@ -126,13 +127,13 @@ impl ShardHandle {
         self.shard.install(shard);
     }
 
-    /// Takes the shard out, because it ends. None if it has been taken out before.
+    /// Takes the shard out because it ends. None = it has been taken out before.
     pub(crate) fn clear(&self) -> Option<Box<dyn Runnable>> {
         self.shard.clear()
     }
 
-    /// Runs one turn of the shard on its own thread. Returns whether more work is due at once; None = another thread
-    /// holds the lock and wakes this thread after it has released it.
+    /// Runs one turn of the shard on its own thread. Returns whether more work is due at once. None = another thread
+    /// holds the lock, and wakes this thread after it has released the lock.
     pub(crate) fn run(&self, turn: impl FnOnce(&mut dyn Runnable) -> bool) -> Option<bool> {
         self.shard.run(|shard| turn(&mut **shard))
     }

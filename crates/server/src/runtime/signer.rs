@@ -6,20 +6,20 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use touchline_engine::session::SessionSigner;
 use touchline_registry::OwnerId;
 
-/// Length of a signature, bytes: too long to be guessed.
+/// Length of a signature in bytes; it is too long to be guessed.
 const SIGNATURE_SIZE: usize = 16;
 
-/// Signs and verifies client ids with the key of one incarnation of a node (HMAC-SHA-256, shortened). The signature
-/// stands in the text itself, so a shard keeps nothing.
+/// Signs and verifies client ids with the key of one incarnation of a node (HMAC-SHA-256, shortened). The signed text
+/// contains the signature, so a shard stores nothing.
 pub(crate) struct HmacSigner(hmac::Key);
 
 impl HmacSigner {
-    /// A signer with this key, which must be random.
+    /// Makes a signer with this key, which must be random.
     pub(crate) fn new(key: [u8; 32]) -> Self {
         HmacSigner(hmac::Key::new(hmac::HMAC_SHA256, &key))
     }
 
-    /// The client id of a signed text; None = this signer has not signed it.
+    /// The client id of a signed text; None = this signer did not sign it.
     pub(crate) fn open(&self, signed: &str) -> Option<OwnerId> {
         let bytes = URL_SAFE_NO_PAD.decode(signed).ok()?;
         let (id, signature) = bytes.split_first_chunk::<16>()?;

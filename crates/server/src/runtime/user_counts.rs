@@ -1,4 +1,4 @@
-//! The number of connections of each user on this node, over all shards; used only where
+//! The number of connections of each user on this node, over all shards. It is used only if
 //! `client.user_connection_limit` is set.
 
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use touchline_engine::session::UserCounter;
 
-/// Parts of the table, each with a lock of its own, so that shards rarely wait for each other.
+/// How many parts the table has. Each has its own lock, so that shards rarely wait for each other.
 const STRIPES: usize = 64;
 
-/// Connections by user.
+/// The number of connections by user.
 pub(crate) struct UserCounts {
     limit: usize,
     hasher: RandomState,
@@ -18,7 +18,7 @@ pub(crate) struct UserCounts {
 }
 
 impl UserCounts {
-    /// Counts that are all 0. `limit`: the most connections that one user may have.
+    /// Makes counts that are all 0. `limit`: how many connections one user may have.
     pub(crate) fn new(limit: usize) -> Self {
         UserCounts { limit, hasher: RandomState::new(), stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
     }

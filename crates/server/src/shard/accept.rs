@@ -1,5 +1,5 @@
-//! How a shard accepts connections. It answers a WebSocket handshake that arrives in one piece itself, without a task,
-//! a timer or a buffer; every other request goes to hyper, with the bytes that have been read.
+//! How a shard accepts connections. If a WebSocket handshake arrives in one piece, the shard answers it itself, without
+//! a task, a timer or a buffer. Every other request goes to hyper, with the bytes that have been read.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -25,19 +25,19 @@ use crate::node::Node;
 use crate::transport::handshake::{self, HandshakeRefusal};
 use crate::transport::http::{HEAD_MAX, HttpCaller};
 
-/// The most connections accepted in one turn.
+/// How many connections a shard accepts in one turn at most.
 const ACCEPTS_MAX: usize = 32;
-/// Pause of all listeners when a connection can't be accepted and no connection can be closed for it here,
-/// milliseconds: another attempt at once would spin.
+/// How long all listeners pause, in milliseconds, when a connection can't be accepted and the shard cannot close
+/// another one for it. An immediate new attempt would spin.
 const PAUSE_MS: u64 = 100;
-/// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which
-/// end a pause.
+/// How many TLS handshakes may begin at once, as time at their rate, in microseconds. It is twice the time between two
+/// ticks, which end a pause.
 const HANDSHAKES_BURST_US: u64 = 200_000;
-// The longest head of a request fits into one read.
+// One read holds the longest head of a request.
 const _: () = assert!(HEAD_MAX <= SCRATCH_SIZE);
 
 impl Shard {
-    /// Serves the bytes that a client sent right behind its handshake.
+    /// Serves the bytes that a client sent immediately after its handshake.
     pub(super) fn receive_prefix(&mut self, slot: u32, mut prefix: Vec<u8>) {
         if !prefix.is_empty() {
             self.guarded(slot, |shard, slot| shard.receive(slot, &mut prefix));
@@ -50,8 +50,8 @@ impl Shard {
             && self.acceptor.listeners.iter().any(|listener| self.is_open(listener))
     }
 
-    /// Whether connections may wait at a listener that accepts. While the node drains, only HTTP accepts: it can reply
-    /// that the node drains.
+    /// Whether the listener accepts connections and some may wait there. While the node drains, only HTTP accepts,
+    /// because it can reply that the node drains.
     fn is_open(&self, listener: &Listener) -> bool {
         listener.is_ready
             && listener.paused_until_ms <= self.now_ms
@@ -66,7 +66,7 @@ impl Shard {
         }
     }
 
-    /// Tries again to accept, because another shard has closed connections.
+    /// Accepts again at once, because another shard has closed connections.
     pub(super) fn retry_accepts(&mut self) {
         self.acceptor.closed_until_ms = 0;
     }
@@ -108,7 +108,7 @@ impl Shard {
         let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
         match if is_short { self.make_room() } else { Closed::Nothing } {
             Closed::Now => true,
-            // The next turn comes after the task has run.
+            // The task must run first, and it runs before the next turn.
             Closed::Soon => false,
             Closed::Elsewhere | Closed::Nothing => {
                 self.acceptor.closed_until_ms = self.now_ms + PAUSE_MS;
@@ -117,8 +117,8 @@ impl Shard {
         }
     }
 
-    /// Begins to serve an accepted connection. A proxy's header or TLS takes more than one read, so a task does it; the
-    /// socket comes back from there.
+    /// Begins to serve an accepted connection. A proxy's header or TLS takes more than one read, so a task does it, and
+    /// returns the socket to the shard.
     fn admit(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
         let remote = Remote::of(peer);
         if port.is_introduced && !self.generation.proxies.contains(peer) {
@@ -156,8 +156,8 @@ impl Shard {
         }
     }
 
-    /// Serves a connection whose client address a proxy has told. Tasks can be made on the shard's own thread only, and
-    /// this may be another thread, so the connection becomes pending and the poller reports its input.
+    /// Serves a connection whose client address a proxy has reported. Tasks can only be started on the shard's own
+    /// thread, and this may be another thread. So the connection becomes pending, and the poller reports its input.
     pub(super) fn serve_introduced(
         &mut self,
         socket: std::net::TcpStream,
@@ -196,10 +196,10 @@ impl Shard {
         self.isolated(|shard| shard.read_head(connection, known));
     }
 
-    /// Reads the first bytes of a connection and decides what serves it. `known`: its token; None = the poller does not
-    /// know the connection.
+    /// Reads the first bytes of a connection and decides what serves it. `known`: the connection's token; None = the
+    /// poller does not know the connection.
     fn read_head(&mut self, mut connection: PendingConnection, known: Option<Token>) {
-        // A request that is read from now on might get no response.
+        // A request that is read after the node has stopped might get no response.
         if self.node.is_stopped.load(Relaxed) {
             return;
         }
@@ -219,13 +219,13 @@ impl Shard {
         let FirstBytes { response, head, negotiated } = match verdict {
             HandshakeVerdict::Granted(opening) => opening,
             HandshakeVerdict::Denied(response) => {
-                // The whole request was read, so no reset destroys the response on its way.
+                // The whole request was read, so the close causes no reset that would destroy the response on its way.
                 let _ = connection.socket.write(response);
                 return;
             }
             HandshakeVerdict::ForHttp => return self.hand_to_http(connection, known, length),
         };
-        // A new socket has room for so few bytes.
+        // The buffer of a new socket has room for these few bytes.
         if matches!(connection.socket.write(&response), Ok(written) if written == response.len()) {
             let prefix = self.scratch[head..length].to_vec();
             if let Some(slot) = self.insert_connection(Socket::Tcp(connection.socket), known.is_some(), negotiated) {
@@ -234,7 +234,7 @@ impl Shard {
         }
     }
 
-    /// Keeps a connection pending until the poller reports it. `known`: as of [`Shard::read_head`].
+    /// Keeps a connection pending until the poller reports it. `known`: the same as in [`Shard::read_head`].
     fn keep_pending(&mut self, mut connection: PendingConnection, known: Option<Token>) {
         let token = known.unwrap_or(Token(self.acceptor.next_pending));
         if known.is_none() {
@@ -251,7 +251,7 @@ impl Shard {
         }
     }
 
-    /// Has a task serve a connection by HTTP. `length`: the bytes of it that the scratch buffer holds.
+    /// Starts a task that serves a connection by HTTP. `length`: how many bytes of it are in the scratch buffer.
     fn hand_to_http(&mut self, mut connection: PendingConnection, known: Option<Token>, length: usize) {
         if known.is_some() && self.registry.deregister(&mut connection.socket).is_err() {
             return;
@@ -262,40 +262,40 @@ impl Shard {
     }
 }
 
-/// How long a TLS handshake has to wait, microseconds; None = it may begin.
+/// How long a TLS handshake has to wait, in microseconds; None = it may begin.
 fn wait_for_handshake(node: &Node) -> Option<u64> {
     let limit = node.generation().settings.http_server.tls_handshake_rate_limit;
     node.admission.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
 }
 
-/// The response to a handshake while the node accepts no more clients: it costs no task and no buffer.
+/// The response to a handshake while the node accepts no more clients. It needs no task and no buffer.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\r\nno room for more connections\n";
 
-/// The same to a client whose address is refused for a while.
+/// The response to a handshake of a client whose address is refused for a while.
 const REFUSED: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 36\r\n\r\nthis address is refused for a while\n";
 
-/// A granted handshake.
+/// A handshake that the shard grants, and its response.
 struct FirstBytes {
     /// The head of the response.
     response: Vec<u8>,
-    /// The length of the request's head, bytes.
+    /// The length of the request's head, in bytes.
     head: usize,
     negotiated: Negotiated,
 }
 
-/// What serves a connection, by its first bytes.
+/// What serves a connection, decided by its first bytes.
 enum HandshakeVerdict {
-    /// A good handshake.
+    /// The handshake is good, and the shard serves the connection.
     Granted(FirstBytes),
-    /// A good handshake of a client that is not admitted; the response.
+    /// The handshake is good, but the client is not admitted; it gets this response.
     Denied(&'static [u8]),
-    /// Hyper serves it.
+    /// Hyper serves the connection.
     ForHttp,
 }
 
-/// Examines a whole, good handshake without a body. Hyper serves everything else.
+/// Examines the first bytes. It grants only a whole, good handshake without a body. Hyper serves everything else.
 fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);

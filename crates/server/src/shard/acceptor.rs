@@ -10,29 +10,29 @@ use mio::{Interest, Token};
 use crate::net::port::{Port, PortRole};
 use crate::net::remote::Remote;
 
-/// Tokens of the listeners: of HTTP, of lines and of the internal port.
+/// The tokens of the listeners: of HTTP, of lines and of the internal port.
 const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
-/// Tokens of pending connections begin here; tokens of connections are below.
+/// The first token of pending connections; the tokens of other connections are smaller.
 const PENDING_TOKENS_FROM: usize = 1 << 32;
-// The tokens of connections are their slots, numbers of 32 bits.
+// The tokens of connections are their slots, which are numbers of 32 bits.
 const _: () = assert!(PENDING_TOKENS_FROM > u32::MAX as usize);
-/// Time between two log lines about connections that can't be accepted, milliseconds.
+/// The least time between two log lines about connections that can't be accepted, in milliseconds.
 const ERROR_REPORT_INTERVAL_MS: u64 = 60_000;
-/// Errors of the system when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
+/// The errors of the system when the process or the machine has no file descriptors left (errno(3): EMFILE, ENFILE).
 pub(super) const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 
-/// A socket that a shard listens on, and what its port serves.
+/// A socket on which a shard listens, and what its port serves.
 pub(crate) struct BoundListener {
     pub(crate) socket: std::net::TcpListener,
     pub(crate) port: Port,
 }
 
-/// One listener.
+/// One listener of a shard, and its state.
 pub(super) struct Listener {
     pub(super) listener: TcpListener,
-    /// Connections may wait to be accepted.
+    /// Whether connections may wait to be accepted.
     pub(super) is_ready: bool,
-    /// This listener accepts no connection before this time, Unix milliseconds.
+    /// Until when this listener accepts no connection, in Unix milliseconds.
     pub(super) paused_until_ms: u64,
     pub(super) port: Port,
 }
@@ -40,20 +40,21 @@ pub(super) struct Listener {
 /// The listeners of a shard, and the pending connections: accepted, but nothing received yet.
 pub(super) struct Acceptor {
     pub(super) listeners: Vec<Listener>,
-    /// No listener accepts a connection before this time, Unix milliseconds.
+    /// Until when no listener accepts a connection, in Unix milliseconds.
     pub(super) closed_until_ms: u64,
     /// Pending connections by token.
     pub(super) pending: HashMap<usize, PendingConnection>,
-    /// The tokens of pending connections by deadline (Unix milliseconds): the first bytes must have arrived by then.
+    /// The tokens of pending connections by their deadline in Unix milliseconds. The first bytes must have arrived by
+    /// then.
     pub(super) deadlines: VecDeque<(u64, usize)>,
     /// The token of the next pending connection.
     pub(super) next_pending: usize,
-    /// When connections that can't be accepted are reported next, Unix milliseconds, and the number of them since the
-    /// last report.
+    /// When the next report about connections that can't be accepted may follow, in Unix milliseconds, and how many
+    /// there were since the last report.
     error_report: (u64, u64),
 }
 
-/// A connection that has been accepted, and of which nothing has been received yet.
+/// A connection that has been accepted and has not sent anything yet.
 pub(super) struct PendingConnection {
     pub(super) socket: TcpStream,
     pub(super) remote: Remote,
@@ -61,10 +62,10 @@ pub(super) struct PendingConnection {
 }
 
 impl Acceptor {
-    /// An acceptor of listeners that are non-blocking.
+    /// Makes an acceptor from non-blocking listeners.
     ///
     /// # Errors
-    /// When the poller does not take a listener.
+    /// The error of the poller, if it does not take a listener.
     pub(super) fn new(listeners: Vec<BoundListener>, registry: &mio::Registry) -> std::io::Result<Self> {
         let mut accepting = Vec::with_capacity(listeners.len());
         for (BoundListener { socket, port }, token) in listeners.into_iter().zip(LISTENER_TOKENS) {
@@ -82,7 +83,7 @@ impl Acceptor {
         })
     }
 
-    /// The poller has reported that a listener is ready.
+    /// Notes that the poller has reported a listener as ready.
     pub(super) fn on_ready(&mut self, token: Token) {
         if let Some(listener) = self.listeners.get_mut(usize::MAX - token.0) {
             listener.is_ready = true;
@@ -121,12 +122,12 @@ impl Acceptor {
     }
 }
 
-/// Whether a token is a listener's.
+/// Whether a token belongs to a listener.
 pub(super) fn is_listener(token: Token) -> bool {
     LISTENER_TOKENS.contains(&token)
 }
 
-/// Whether a token is a pending connection's.
+/// Whether a token belongs to a pending connection.
 pub(super) fn is_pending(token: Token) -> bool {
     token.0 >= PENDING_TOKENS_FROM && !is_listener(token)
 }

@@ -1,4 +1,4 @@
-//! Counts who would get a publication, some subscribers in each turn: deliveries do not wait.
+//! Counts the subscribers that would get a publication. It counts some of them in each turn, so deliveries do not wait.
 
 use touchline_engine::hub::DeliveryForm;
 use touchline_protocol::Error;
@@ -10,13 +10,13 @@ use super::state::Shard;
 use super::stepwise::AudienceCount;
 use crate::runtime::audience::AudienceQuestion;
 
-/// Subscribers that are counted in one turn.
+/// How many subscribers the shard counts in one turn.
 const COUNTED_IN_TURN: usize = 1_024;
-/// Questions that wait at a shard.
+/// How many questions may wait at a shard.
 const AUDIENCE_QUESTIONS_MAX: usize = 64;
 
 impl Shard {
-    /// Takes a question, which is answered in later turns.
+    /// Takes a question, which later turns answer.
     pub(super) fn begin_audience(&mut self, question: AudienceQuestion) {
         if self.stepwise.audience_counts.0.len() >= AUDIENCE_QUESTIONS_MAX {
             let _ = question.reply.send(Err(Error::TOO_MANY_REQUESTS));

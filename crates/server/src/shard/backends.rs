@@ -1,5 +1,5 @@
-//! Channels at home here whose log is in a log backend (JetStream or the store): requests that wait for the backend,
-//! and commands to it.
+//! Channels whose home is this shard and whose log is in a log backend (JetStream or the store): requests that wait for
+//! the backend, and commands to it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -19,14 +19,14 @@ use super::state::Shard;
 use crate::backend::store;
 use crate::runtime::reply_to::ReplyTo;
 
-/// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
+/// How many bytes a message to the other nodes adds to the content of a publication at most: names of fields, numbers,
 /// headers.
 const PUBLICATION_OVERHEAD: usize = 1_024;
 
-/// Time between two log lines about payloads that can't be read, milliseconds.
+/// The least time between two log lines about unreadable payloads, in milliseconds.
 const UNREADABLE_REPORT_INTERVAL_MS: u64 = 10_000;
 
-/// Logs that a payload can't be read, at most every ten seconds, because every subscriber of the channel meets it.
+/// Logs that a payload can't be read, at most once in ten seconds, because every subscriber of the channel meets it.
 fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
     static REPORTED_MS: AtomicU64 = AtomicU64::new(0);
     let reported_ms = REPORTED_MS.load(Relaxed);
@@ -44,8 +44,8 @@ fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u
 impl Shard {
     /// Runs a request to a channel, now or as soon as the channel is live.
     pub(super) fn submit(&mut self, channel: &ChannelName, request: WaitingRequest, reply_to: ReplyTo) {
-        // The requests of a session about one channel stay in order. In a channel that is live, a request waits only
-        // behind requests of the same subscriber.
+        // The requests of a session for one channel stay in order. In a live channel, a request waits only behind
+        // requests of the same subscriber.
         if let Some(subscriber) = request.request().subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
             && (!self.channels.is_live(channel) || waiting.subscribers.contains(&subscriber))
@@ -76,7 +76,7 @@ impl Shard {
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let (node, counts) = (Arc::clone(&self.node), self.namespace_counts(channel).cloned());
-                // The cluster logs why a publication is not stored.
+                // The cluster logs why it does not store a publication.
                 let done = move |appended: Result<StreamPosition, StreamError>| {
                     let response = match appended {
                         Ok(position) => {
@@ -112,8 +112,8 @@ impl Shard {
         }
     }
 
-    /// Whether a publication is larger than one message to the other nodes may be. Those of durable channels go to the
-    /// database and have no such limit.
+    /// Whether a publication is larger than one message to the other nodes may be. Publications of durable channels go
+    /// to the database and have no such limit.
     fn is_too_large(&self, channel: &str, request: &ChannelRequest) -> bool {
         let ChannelRequest::Publish(publish) = request else { return false };
         let Content { data, tags, info, .. } = &publish.content;

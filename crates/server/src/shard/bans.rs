@@ -1,20 +1,20 @@
-//! Ends connections that bans concern, when bans have changed: those of named users at once, all others by a sweep, a
-//! part in each turn.
+//! Ends connections that bans concern, when bans have changed. The connections of named users end at once. All others
+//! are judged by a sweep, a part in each turn.
 
 use touchline_engine::Session;
 
 use super::state::{BanSweep, Shard};
 
-/// Connections that a sweep judges in one turn, and those that it ends.
+/// How many connections a sweep judges in one turn, and so how many it ends at most.
 const SWEEP_STEP: u32 = 4_096;
 const ENDED_IN_TURN: usize = 256;
-/// Between the beginnings of two sweeps, milliseconds: bans that come faster share one.
+/// The least time between the beginnings of two sweeps, in milliseconds. Bans that arrive faster share one sweep.
 const SWEEP_PAUSE_MS: u64 = 200;
-/// Users whose connections are looked for one by one; for more a sweep costs less.
+/// Up to this many users, their connections are looked up one by one. For more users a sweep costs less.
 const FEW_USERS: usize = 64;
 
 impl Shard {
-    /// Ends the connections of users that bans concern.
+    /// Ends the connections of these users that bans concern.
     pub(super) fn judge_users(&mut self, users: &[Box<str>]) {
         if users.len() > FEW_USERS {
             return self.judge_all();
@@ -26,13 +26,13 @@ impl Shard {
         }
     }
 
-    /// Judges all connections soon.
+    /// Requests a sweep that judges all connections.
     pub(super) fn judge_all(&mut self) {
         self.ban_sweep.is_wanted = true;
         self.begin_sweep();
     }
 
-    /// Begins a sweep, if one is wanted and it is time.
+    /// Begins a sweep, if one is wanted and the pause is over.
     pub(super) fn begin_sweep(&mut self) {
         let sweep = &mut self.ban_sweep;
         if sweep.is_wanted && sweep.next.is_none() && sweep.not_before_ms <= self.now_ms {
@@ -40,7 +40,7 @@ impl Shard {
         }
     }
 
-    /// Judges some connections, if a sweep is under way.
+    /// Judges the next connections, if a sweep is under way.
     pub(super) fn continue_sweep(&mut self) {
         let Some(first) = self.ban_sweep.next else { return };
         let end = first.saturating_add(SWEEP_STEP).min(self.connections.slot_count());
@@ -52,7 +52,7 @@ impl Shard {
         self.ban_sweep.next = (next < self.connections.slot_count()).then_some(next);
     }
 
-    /// Ends a connection if a ban concerns it. Returns whether one does.
+    /// Ends a connection if a ban concerns it. Returns whether a ban does.
     fn judge(&mut self, slot: u32) -> bool {
         let (bans, now_s) = (&self.generation.session.bans, self.now_ms / 1_000);
         let is_banned = |session: &Session| session.ban(bans, now_s).is_some();

@@ -1,9 +1,9 @@
-//! The budget of memory that single connections make the node hold: queues, answers, input that waits. Each shard has a
-//! slice of `node.buffer_max_size`.
+//! The memory budget of single connections: the queues, answers and waiting input that they make the node hold. Each
+//! shard has a slice of `node.buffer_max_size`.
 //!
-//! A connection is charged for the memory that only it makes the node hold. From 80 % of the slice on, large answers
-//! are refused with error 111 and new connections with 503. Beyond the slice, the connections with the largest charge
-//! end with 3008 until 80 % is left.
+//! A connection is charged for the memory that only it makes the node hold. From 80 % of the slice on, the shard
+//! refuses large answers with error 111 and new connections with 503. Beyond the slice, it ends the connections with
+//! the largest charge with 3008 until 80 % is left.
 
 use std::cmp::Reverse;
 
@@ -13,32 +13,32 @@ use super::connections::Connection;
 use super::state::Shard;
 use super::unauthenticated::Closed;
 
-/// Bytes of answers that may be made for a connection before its socket has taken them; an answer that begins below the
-/// limit may end above it.
+/// How many bytes of answers may be made for a connection before its socket has taken them. An answer that begins below
+/// the limit may end above it.
 pub(super) const ANSWERS_AHEAD: usize = 64 * 1024;
-/// What a TLS session may hold of a blocked socket, bytes.
+/// How many bytes a TLS session may hold for a blocked socket.
 const TLS_SIZE: usize = 32 * 1024;
-/// The most unauthenticated connections closed in one tick when HTTP has used up the node's memory.
+/// How many unauthenticated connections are closed in one tick at most, when HTTP has used up the node's memory.
 const UNAUTHENTICATED_A_TICK: usize = 256;
-/// A connection that still holds more after its queue was dropped is closed at once.
+/// A connection that still holds more bytes than this after its queue was dropped is closed at once.
 const REST_MAX: usize = 64 * 1024;
 
 impl Connection {
-    /// Bytes that only this connection makes the node hold, apart from what every connection costs.
+    /// How many bytes only this connection makes the node hold, apart from what every connection costs.
     fn buffered_bytes(&self) -> usize {
         let queued =
             self.queue.as_ref().map_or(0, |queue| queue.charge() + if self.socket.is_tls() { TLS_SIZE } else { 0 });
         self.due.answers() + queued + self.input.begun() + self.session.buffered_bytes()
     }
 
-    /// Bytes of answers that the socket has not taken.
+    /// How many bytes of answers the socket has not taken yet.
     pub(super) fn answers(&self) -> usize {
         self.due.answers() + self.queue.as_ref().map_or(0, |queue| queue.answers())
     }
 }
 
 impl Shard {
-    /// Whether large answers are refused.
+    /// Whether the shard refuses large answers.
     pub(super) fn is_scarce(&self) -> bool {
         self.buffered() >= self.node.buffer_scarce
     }
@@ -62,8 +62,8 @@ impl Shard {
         }
     }
 
-    /// Makes room if connections and HTTP together have used up the slice: first it closes unauthenticated connections,
-    /// oldest first. Called once a tick, because the memory that tasks hold is free only after they have run.
+    /// Makes room if connections and HTTP together have used up the slice. First it closes unauthenticated connections,
+    /// oldest first. It is called once a tick, because the memory of tasks is free only after they have run.
     pub(super) fn relieve_http(&mut self) {
         if self.buffered() <= self.node.buffer_slice {
             return;
@@ -76,8 +76,8 @@ impl Shard {
         }
     }
 
-    /// Makes connections hold at most `enough` bytes together, beginning with those that hold most: first they lose the
-    /// publications that may be dropped, then they end.
+    /// Reduces what all connections hold together to `enough` bytes, beginning with those that hold most. First they
+    /// lose the publications that may be dropped, then they end.
     fn end_largest(&mut self, enough: usize) {
         for slot in self.largest() {
             if self.metrics.buffered_bytes.get() as usize <= enough {
@@ -94,7 +94,7 @@ impl Shard {
         }
     }
 
-    /// The connections that are charged, those that hold most first.
+    /// The connections that have a charge, in descending order of the charge.
     fn largest(&self) -> impl Iterator<Item = u32> + use<> {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
         let mut charged: Vec<(u32, u32)> =
@@ -103,7 +103,7 @@ impl Shard {
         charged.into_iter().map(|(_, slot)| slot)
     }
 
-    /// Drops the publications that wait for a connection and may be dropped.
+    /// Drops the waiting publications of a connection that may be dropped.
     fn drop_droppable(&mut self, slot: u32) {
         let Some(queue) = self.connections.get_mut(slot).and_then(|connection| connection.queue.as_mut()) else {
             return;

@@ -1,11 +1,11 @@
-//! What is told of a connection, besides what its session knows.
+//! What events report of a connection, besides what its session knows.
 
 use std::net::IpAddr;
 
 /// The close code of a connection that broke off (RFC 6455 section 7.4.1); it is never sent.
 pub(super) const BROKEN_OFF: u16 = 1_006;
 
-/// What is known of a connection until its client has connected, where that is told.
+/// What is known of a connection before its client has connected; kept only if an endpoint wants it.
 #[derive(Debug, Default)]
 pub(super) struct ConnectingFacts {
     pub(super) address: Option<IpAddr>,
@@ -13,19 +13,19 @@ pub(super) struct ConnectingFacts {
     pub(super) version: Box<str>,
 }
 
-/// Who has ended a connection.
+/// Which side has ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndCause {
-    /// The client, or the network.
+    /// The client or the network ended it.
     Client,
-    /// The server.
+    /// The server ended it.
     Server,
-    /// The server, because it stops.
+    /// The server ended it because the node stops.
     Restart,
 }
 
 impl EndCause {
-    /// The name in events.
+    /// The name of the cause in events.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             EndCause::Client => "client",

@@ -1,5 +1,5 @@
-//! Commands of the server API for some connections: so many connections in a turn, and where the command has a rate so
-//! many in a second.
+//! Commands of the server API for some connections. They reach a limited number of connections in a turn, and in a
+//! second if the command has a rate.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::runtime::pacer::Pacer;
 use crate::runtime::registry_mailbox::route;
 
 impl Shard {
-    /// Begins a command. As much of it as this turn has room for is carried out at once.
+    /// Begins a command. The shard carries out at once as much of it as this turn has room for.
     pub(super) fn run_command(&mut self, command: ConnectionCommand) {
         let ConnectionCommand { selection, action, pacer, reply } = command;
         if pacer.is_none() && self.stepwise.commands.is_full() {
@@ -35,7 +35,7 @@ impl Shard {
         self.stepwise.commands.note_due();
     }
 
-    /// Goes on with the commands that are under way.
+    /// Continues the commands that are under way.
     pub(super) fn continue_commands(&mut self) {
         if !self.stepwise.commands.is_due {
             return;
@@ -49,11 +49,11 @@ impl Shard {
         self.stepwise.commands.note_due();
     }
 
-    /// Carries out a part of a command, and keeps the rest, or tells its outcome.
+    /// Carries out a part of a command. It keeps the rest, or sends the outcome.
     fn go_on_with(&mut self, mut command: CommandUnderWay) {
         while let Some((slot, generation)) = command.targets.last().copied() {
             if self.connections.generation(slot) != generation {
-                // It has gone meanwhile.
+                // The connection is gone meanwhile.
                 command.targets.pop();
                 continue;
             }
@@ -73,7 +73,7 @@ impl Shard {
         }
     }
 
-    /// The slots of the connections that a command is for, with their generations.
+    /// The slots of the connections to which a command applies, with their generations.
     fn select(&self, selection: &Selection, action: &ConnectionAction) -> Vec<(u32, u32)> {
         let mut slots = Vec::new();
         match selection {

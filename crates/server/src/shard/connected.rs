@@ -1,5 +1,5 @@
-//! Tells who is connected to this shard: finds connections by user and channel, and describes those that fit, a bounded
-//! number in each turn.
+//! Answers which clients are connected to this shard. It finds connections by user and channel, and describes those
+//! that match, a limited number in each turn.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -17,22 +17,22 @@ use crate::runtime::connection_query::{
     SLICE_MAX, SUBSCRIPTIONS_IN_TURN_MAX, SlotRange, USERS_IN_TURN_MAX,
 };
 
-/// Channels that are listed of one connection; of further ones only the number is told.
+/// How many channels the description of a connection lists; of further channels it has only the number.
 const LISTED_CHANNELS_MAX: usize = 128;
-/// Bytes of what is told in one turn, above which the rest waits for another one.
+/// How many bytes one turn may describe; the rest waits for another turn.
 const SLICE_SIZE_MAX: usize = 256 * 1_024;
 
-/// What one turn has cost so far.
+/// The cost of one turn so far.
 #[derive(Default)]
 struct SliceCost {
-    /// Bytes that are told.
+    /// Bytes of descriptions.
     size: usize,
-    /// Subscriptions that were looked at.
+    /// Subscriptions that the shard has looked at.
     subscriptions: usize,
 }
 
 impl SliceCost {
-    /// Takes the subscriptions of the next connection. False = they are for another turn.
+    /// Takes the subscriptions of the next connection into this turn. False = the connection waits for another turn.
     fn take(&mut self, subscriptions: usize) -> bool {
         let sum = self.subscriptions.saturating_add(subscriptions);
         let has_room = self.subscriptions == 0 || sum <= SUBSCRIPTIONS_IN_TURN_MAX;
@@ -66,7 +66,7 @@ impl Shard {
         }
     }
 
-    /// See [`ConnectionQuestion::OfUsers`].
+    /// The slots of the connections of some users; see [`ConnectionQuestion::OfUsers`].
     fn slots_of_users(&self, users: &[Box<str>], from: u32) -> Option<Vec<u32>> {
         debug_assert!(users.len() <= USERS_IN_TURN_MAX);
         let (mut slots, mut visited) = (Vec::new(), 0);
@@ -84,14 +84,14 @@ impl Shard {
         Some(ordered(slots, from))
     }
 
-    /// See [`ConnectionQuestion::OfChannel`].
+    /// The slots of the subscribers of a channel; see [`ConnectionQuestion::OfChannel`].
     fn slots_of_channel(&self, channel: &str, from: u32) -> Option<Vec<u32>> {
         let Some(channel) = self.hub.find(channel) else { return Some(Vec::new()) };
         let is_few = self.hub.subscriber_count(channel) <= SLICE_MAX;
         is_few.then(|| ordered(self.hub.subscribers(channel).collect(), from))
     }
 
-    /// See [`ConnectionQuestion::Slice`].
+    /// The matching connections in some slots; see [`ConnectionQuestion::Slice`].
     fn slice(&self, query: &ConnectionQuery, slots: SlotRange, rows_max: usize) -> ConnectionSlice {
         let matcher = Matcher::of(self, query);
         let end = self.connections.slot_count();
@@ -109,7 +109,7 @@ impl Shard {
             }
             let fits = |connection: &&Connection| matcher.fits(slot, connection);
             let Some(connection) = self.connections.get(slot).filter(fits) else { continue };
-            // Those that do not fit are passed over without a look at their subscriptions.
+            // Connections that do not match are skipped without a look at their subscriptions.
             if !cost.take(connection.session.subscription_count()) {
                 return ConnectionSlice { rows, next: Some(slot) };
             }
@@ -122,7 +122,7 @@ impl Shard {
         ConnectionSlice { rows, next: after }
     }
 
-    /// Notes the address of a new connection's client, if its socket does not tell it.
+    /// Notes the address of a new connection's client, if the socket does not know it.
     pub(super) fn note_address(&mut self, slot: u32, socket: &Socket, client: IpAddr) {
         let tells_client = || self.generation.proxies.is_empty() || socket.peer_address() == Some(client);
         if !(socket.has_peer_address() && tells_client()) {
@@ -135,7 +135,7 @@ impl Shard {
         self.told_addresses.get(&slot).copied().or_else(|| connection.socket.peer_address())
     }
 
-    /// What is told of a connection, a JSON object. `only`: no other channel is listed.
+    /// Describes a connection as a JSON object. `only`: the one channel to list; None = all channels.
     fn describe(&self, slot: u32, connection: &Connection, only: Option<LocalChannel>) -> Vec<u8> {
         let session = &connection.session;
         let mut out = Vec::with_capacity(384);
@@ -163,7 +163,7 @@ impl Shard {
         out
     }
 
-    /// The part of it that changes while a connection lives.
+    /// Describes the state of a connection, which changes during its life.
     fn describe_state(&self, connection: &Connection, only: Option<LocalChannel>, out: &mut Vec<u8>) {
         let session = &connection.session;
         let mut state = ObjectWriter::open(out);
@@ -190,20 +190,20 @@ impl Shard {
     }
 }
 
-/// The slots from one on, in order.
+/// The slots that are not below `from`, sorted.
 fn ordered(mut slots: Vec<u32>, from: u32) -> Vec<u32> {
     slots.retain(|slot| *slot >= from);
     slots.sort_unstable();
     slots
 }
 
-/// Judges the connections of one slice.
+/// Decides which connections of one slice match a query.
 struct Matcher<'s> {
     shard: &'s Shard,
     query: &'s ConnectionQuery,
-    /// The channel that is asked for, if somebody here is subscribed to it.
+    /// The channel of the query, if it has a subscriber on this shard.
     channel: Option<LocalChannel>,
-    /// The numbers of the programs that fit; None = all do.
+    /// The numbers of the programs that match; None = all match.
     programs: Option<Vec<u8>>,
 }
 
@@ -221,7 +221,7 @@ impl<'s> Matcher<'s> {
         Matcher { shard, query, channel, programs: is_named.then(numbers) }
     }
 
-    /// Whether a connection fits, apart from the channel that is asked for.
+    /// Whether a connection matches the query, apart from its channel.
     fn fits(&self, slot: u32, connection: &Connection) -> bool {
         let session = &connection.session;
         let filter = &self.query.filter;
@@ -248,7 +248,7 @@ impl<'s> Matcher<'s> {
         }
     }
 
-    /// Whether a connection is subscribed to the channel that is asked for, if one is.
+    /// Whether a connection is subscribed to the channel of the query. True if the query has no channel.
     fn is_of_channel(&self, connection: &Connection) -> bool {
         let is_it = |(channel, _)| self.channel.is_some_and(|wanted| wanted == channel);
         !matches!(self.query.selection, ConnectionSelection::Channel(_))
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_turn_looks_at_so_many_subscriptions_and_at_one_connection_at_least() {
-        // How many connections with so many subscriptions fit into a turn.
+        // How many connections with this many subscriptions fit into a turn.
         let in_turn = |each: usize| {
             let mut cost = SliceCost::default();
             (0..SLICE_MAX).take_while(|_| cost.take(each)).count()

@@ -1,6 +1,6 @@
 //! The connections of a shard: slots with generations, in chunks that never move.
 //!
-//! By hand: `slab` and `slotmap` keep one vector, which moves all connections when it grows.
+//! The project does not use `slab` or `slotmap`: they keep one vector, which moves all connections when it grows.
 
 use touchline_engine::{ConnectionId, Session};
 use touchline_protocol::Wire;
@@ -13,9 +13,9 @@ use crate::net::socket::Socket;
 use crate::net::transport::Transport;
 use crate::runtime::rate_limiter::RateLimiter;
 
-/// Connections in one allocation.
+/// How many connections one allocation holds.
 const CHUNK: usize = 256;
-/// The slot number that stands for no slot.
+/// The slot number that means "no slot".
 pub(super) const NONE: u32 = u32::MAX;
 
 /// One client connection. It holds no buffer while it is idle.
@@ -23,57 +23,63 @@ pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) session: Session,
     pub(super) transport: Transport,
-    /// The encoding and framing of its messages.
+    /// The encoding and framing of the connection's messages.
     pub(super) wire: Wire,
     /// Part of a message that has begun to arrive.
     pub(super) input: Input,
-    /// Output that is to be written, in order.
+    /// Output that will be written, in order.
     pub(super) due: Due,
     /// Output that the socket did not take; None = the socket is not blocked.
     pub(super) queue: Option<Box<Queue>>,
     pub(super) stage: ConnectionStage,
-    /// When the wheel reports the connection, Unix milliseconds; 0 = it is not booked.
+    /// When the wheel reports the connection, in Unix milliseconds; 0 = it is not booked.
     pub(super) booked_ms: u64,
-    /// Neighbours in the list of the user's connections.
+    /// The neighbours in the list of the user's connections.
     pub(super) next_of_user: u32,
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
-    /// Whether its client has not connected yet.
+    /// Whether the client has not connected yet.
     pub(super) is_unauthenticated: bool,
-    /// Whether its client was told as connected to the thread of events.
+    /// Whether the connect of the client was reported to the thread that sends events.
     pub(super) is_told: bool,
     pub(super) agent: Agent,
-    /// The number of its program in the shard's metrics.
+    /// The number of the client's program in the shard's metrics.
     pub(super) program: u8,
     /// The close code, as of a WebSocket; 0 = neither side has sent one.
     pub(super) close_code: u16,
-    /// When it was opened, tenths of a second of the node's clock.
+    /// When the connection was opened, in tenths of a second of the node's clock.
     pub(super) opened: u32,
-    /// When its socket has last taken all that had waited for it, tenths of a second of the node's clock; 0 = nothing
-    /// has waited.
+    /// When the socket last took all waiting output, in tenths of a second of the node's clock; 0 = no output has
+    /// waited.
     pub(super) drained: u32,
-    /// What it has sent, against its rates.
+    /// What the client has sent, compared with its rates.
     pub(super) rate_limiter: RateLimiter,
-    /// Whether it is not read, because it is above its rates.
+    /// Whether the shard does not read the connection, because it is above its rates.
     pub(super) is_throttled: bool,
-    /// Bytes of the node's memory that it is charged for.
+    /// How many bytes of the node's memory the connection is charged for.
     pub(super) buffered: u32,
-    /// Whether its input waits until it has room for answers again.
+    /// Whether the connection's input waits until there is room for answers again.
     pub(super) is_held: bool,
-    /// Whether it has sent input since the server last sent a ping.
+    /// Whether the client has sent input since the server last sent a ping.
     pub(super) has_spoken: bool,
 }
 
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionStage {
-    /// The session runs.
+    /// The session of the connection is running.
     Open,
-    /// The server has sent a close frame and waits for the client's, until this time (tenths of a second of the node's
-    /// clock).
+    /// The server has sent a close frame and waits for the client's until this time, in tenths of a second of the
+    /// node's clock.
     Closing(u32),
-    /// The socket is closed once all output is written, or at this time (tenths of a second of the node's clock).
+    /// The socket is closed once all output is written, or at this time, in tenths of a second of the node's clock.
     Ending(u32),
+    /// The server has closed its side, and waits until this time for the peer to close its own side, in tenths of a
+    /// second of the node's clock. It reads no more input.
+    ///
+    /// A socket that is closed while it holds unread input resets the connection, and the peer's system then discards
+    /// output that the peer has not read yet (RFC 2525 section 2.17): the reason of the end would be lost.
+    Lingering(u32),
 }
 
 struct Slot {
@@ -90,7 +96,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// The slot that the next [`Connections::insert`] takes, and its generation.
+    /// The slot that the next [`Connections::insert`] uses, and its generation.
     pub(super) fn vacant(&mut self) -> (u32, u32) {
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK) as u32;
@@ -101,7 +107,7 @@ impl Connections {
         (slot, self.generation(slot))
     }
 
-    /// Puts a connection into the vacant slot.
+    /// Inserts a connection into the vacant slot.
     pub(super) fn insert(&mut self, connection: Connection) {
         if let Some(slot) = self.free.pop()
             && let Some(entry) = self.slot_mut(slot)
@@ -119,7 +125,7 @@ impl Connections {
         self.slot_mut(slot)?.connection.as_mut()
     }
 
-    /// Removes a connection; its slot has a new generation from then on.
+    /// Removes a connection. Its slot has a new generation afterwards.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let entry = self.slot_mut(slot)?;
         let connection = entry.connection.take()?;
@@ -129,7 +135,7 @@ impl Connections {
         Some(connection)
     }
 
-    /// Frees a slot whose connection can't be closed in order, because that panicked.
+    /// Frees a slot whose connection could not be closed properly, because the close panicked.
     pub(super) fn forget(&mut self, slot: u32) {
         drop(self.remove(slot));
     }
@@ -138,7 +144,7 @@ impl Connections {
         self.slot(slot).map_or(0, |slot| slot.generation)
     }
 
-    /// Whether the id is of the current occupant of its slot.
+    /// Whether an id belongs to the connection that occupies its slot now.
     pub(super) fn is_current(&self, id: ConnectionId) -> bool {
         self.slot(id.slot).is_some_and(|slot| slot.generation == id.generation && slot.connection.is_some())
     }
@@ -153,12 +159,13 @@ impl Connections {
         all.filter(|(slot, _)| slot.connection.is_some()).map(|(_, index)| index)
     }
 
-    /// The number of slots that were ever made.
+    /// How many slots were ever made.
     pub(super) fn slot_count(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    /// A slot; None = it was never made. Numbers of slots come from clients too, because they are part of client ids.
+    /// Returns a slot; None = it was never made. Clients can send any slot number, because it is part of their client
+    /// ids.
     fn slot(&self, slot: u32) -> Option<&Slot> {
         self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)
     }

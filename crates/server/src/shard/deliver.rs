@@ -1,4 +1,4 @@
-//! From a publication to the sockets: note it for every recipient, then write each socket once.
+//! The way of a publication to the sockets: the shard notes it for every recipient, then writes each socket once.
 
 use std::io::{ErrorKind, Write as _};
 
@@ -11,26 +11,27 @@ use touchline_protocol::{Disconnect, Publication, Wire};
 use touchline_registry::OwnerId;
 
 use super::budget::ANSWERS_AHEAD;
+use super::closing::CLOSE_TENTHS;
 use super::connections::{Connection, ConnectionStage, Connections};
 use super::excluded::ExcludedSlots;
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{OutputKind, Queue};
-use super::read::CLOSE_TENTHS;
 use super::state::{Shard, TICK_MS};
 use crate::runtime::clock::{Clock, TENTH_US, tenths};
 use crate::runtime::registry_mailbox::RegistryMessage;
 
-/// The most output of a connection that the system takes ahead of what the link takes, where publications may be
-/// dropped, bytes.
+/// How many bytes of output the system may take before the link has taken them, for connections whose publications may
+/// be dropped.
 const UNSENT_MAX: u32 = 2_048;
-/// The buffer of such a connection, with what is sent and not acknowledged, bytes. The system takes twice as much and
-/// counts some 1,000 bytes for a small publication: 16 of them, or some 10 KB of large ones, are on their way at once.
+/// How many bytes may be sent and not yet acknowledged on such a connection. The system takes twice as much, and counts
+/// about 1,000 bytes for a small publication. So 16 small publications, or about 10 KB of large ones, are on their way
+/// at once.
 const UNACKNOWLEDGED_MAX: usize = 8 * 1024;
 
 /// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let Shard { hub, connections, users, outbox, namespaces, minute_stats, node, generation, id, .. } = shard;
-    // The last subscriber may have left while the event was under way.
+    // The last subscriber may have left while the event was on its way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let mut expires_us = expiry_us(&delivery.event, &node.clock);
     let mut kind = OutputKind::Push;
@@ -84,7 +85,8 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     }
 }
 
-/// Notes a push for some clients of this shard, each with its slot. The registry gets a message for each that is gone.
+/// Notes a push for some clients of this shard, each with its slot. The registry is notified of each client that is
+/// gone.
 pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
     let Shard { connections, outbox, node, generation, .. } = shard;
     let held_max = generation.settings.client.queue_max_size;
@@ -105,7 +107,7 @@ pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &En
     outbox.drop_unread_frames();
 }
 
-/// When an event expires, microseconds of the node's clock; [`NEVER`] = it does not.
+/// When an event expires, in microseconds of the node's clock; [`NEVER`] = it does not expire.
 fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     match event {
         ChannelEvent::Publication { publication, .. } if publication.expires_ms > 0 => clock
@@ -115,7 +117,7 @@ fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     }
 }
 
-/// Who does not get an event; None = everybody does.
+/// The clients that do not get an event; None = all subscribers get it.
 fn exclusion(event: &ChannelEvent) -> Option<&Exclusion> {
     match event {
         ChannelEvent::Publication { publication, .. } => publication.exclusion.as_deref(),
@@ -123,7 +125,7 @@ fn exclusion(event: &ChannelEvent) -> Option<&Exclusion> {
     }
 }
 
-/// What a recipient gets of a publication, by the delivery form of its subscription.
+/// Which delta a recipient gets of a publication, according to the delivery form of its subscription.
 fn delta(form: DeliveryForm, previous: Option<&Publication>) -> Delta<'_> {
     match (form, previous) {
         (DeliveryForm::Plain, _) => Delta::None,
@@ -132,32 +134,32 @@ fn delta(form: DeliveryForm, previous: Option<&Publication>) -> Delta<'_> {
     }
 }
 
-/// Notes one event for connections: one frame for each pair of wire and delivery form.
+/// Notes one event for connections. It encodes one frame for each pair of wire and delivery form.
 struct Notes<'a> {
     connections: &'a mut Connections,
     outbox: &'a mut Outbox,
-    /// The most bytes held for a client whose connect is under way.
+    /// How many bytes may be held for a client whose connect is under way.
     held_max: usize,
     accepted_us: u64,
-    /// When the event expires, microseconds of the node's clock. Deltas build on each other, so they don't expire.
+    /// When the event expires, in microseconds of the node's clock. Deltas build on each other, so they don't expire.
     expires_us: u64,
     kind: OutputKind,
-    /// The frame that was noted last, and all that have been encoded.
+    /// The frame that was noted last, and all frames that have been encoded.
     made: Option<((Wire, DeliveryForm), u32)>,
     others: Vec<((Wire, DeliveryForm), u32)>,
     delivered: u64,
 }
 
 impl Notes<'_> {
-    // The body of the loop over subscribers, which stands in two places: a call for each costs two instructions in a
-    // hundred.
+    // The body of the loop over subscribers, which is used in two places: a call of it for each costs two instructions
+    // in a hundred.
     #[inline(always)]
     fn note(&mut self, slot: u32, form: DeliveryForm, make: impl Fn(Wire) -> Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let wire = connection.wire;
         if connection.session.is_holding() {
             if self.kind == OutputKind::Droppable {
-                // The subscription begins with the connect reply, and what would wait for it is old then.
+                // The subscription begins with the connect reply; a publication that waits for it would be outdated.
                 return;
             }
             self.delivered += 1;
@@ -184,7 +186,7 @@ impl Notes<'_> {
     }
 }
 
-/// Whether a connection's socket is blocked, and has taken bytes within this time, microseconds.
+/// Whether a connection's socket is blocked, and has taken bytes within the last `within_us` microseconds.
 fn is_moving(connection: &Connection, clock: &Clock, within_us: u64) -> bool {
     connection.queue.as_ref().is_some_and(|queue| queue.stalled_us(clock.elapsed_us()) <= within_us)
 }
@@ -201,17 +203,17 @@ fn break_off(shard: &mut Shard, delivery: &Delivery) {
 }
 
 impl Shard {
-    /// Notes a frame for one connection that is not a reply.
+    /// Notes a frame that is not a reply for one connection.
     pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
         self.note_kind(slot, frame, OutputKind::Push);
     }
 
-    /// Notes a ping.
+    /// Notes a ping for one connection.
     pub(super) fn note_ping(&mut self, slot: u32, frame: Bytes) {
         self.note_kind(slot, frame, OutputKind::Ping);
     }
 
-    /// Notes a pong.
+    /// Notes a pong for one connection.
     pub(super) fn note_pong(&mut self, slot: u32, frame: Bytes) {
         self.note_kind(slot, frame, OutputKind::Pong);
     }
@@ -222,14 +224,15 @@ impl Shard {
         self.outbox.note(slot, &mut connection.due, number);
     }
 
-    /// Keeps the system from taking more of a connection's output than it can send soon: that could not be dropped.
+    /// Limits how much of a connection's output the system takes before it can send it. The shard could not drop that
+    /// output any more.
     pub(super) fn limit_unsent(&self, slot: u32) {
         if let Some(connection) = self.connections.get(slot) {
             connection.socket.limit_unsent(UNSENT_MAX, UNACKNOWLEDGED_MAX);
         }
     }
 
-    /// Notes the reply to a command.
+    /// Notes the reply to a command for one connection.
     pub(super) fn note_answer(&mut self, slot: u32, frame: Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         self.made += frame.len();
@@ -237,9 +240,9 @@ impl Shard {
         self.recharge(slot);
     }
 
-    /// Writes the output of the next connections that have some.
+    /// Writes the output of the next connections in the queue, at most `most` of them.
     pub(super) fn write_due(&mut self, most: usize) {
-        // The clock is read once for some 150 µs of writes.
+        // One reading of the clock serves for about 150 µs of writes.
         let now_us = self.node.clock.elapsed_us();
         for _ in 0..most {
             let Some(slot) = self.outbox.next_waiting() else { break };
@@ -262,7 +265,8 @@ impl Shard {
         self.after_write(slot, written, queued_before);
     }
 
-    /// Serves a socket that takes bytes again. A connection that has had its share of a turn waits for the next turn.
+    /// Serves a socket that takes bytes again. A connection that has used up its share of a turn waits for the next
+    /// turn.
     pub(super) fn flush_writable(&mut self, slot: u32) {
         if !self
             .connections
@@ -274,10 +278,10 @@ impl Shard {
         }
     }
 
-    /// Writes what waits for the socket.
+    /// Writes the output that waits for a blocked socket.
     fn flush_blocked(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        // A full socket is not an error; a broken one shows when it is read.
+        // A full socket is not an error; a read finds out that a socket is broken.
         let _ = connection.socket.flush();
         let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes()) else {
             let is_ending = matches!(connection.stage, ConnectionStage::Ending(_));
@@ -289,7 +293,7 @@ impl Shard {
         self.after_write(slot, written, queued_before);
     }
 
-    /// Counts a write. `bytes`: what the system has taken.
+    /// Counts a write. `bytes`: how many bytes the system has taken.
     fn count_written(&self, slot: u32, bytes: usize) {
         self.metrics.writes.add(1);
         if let Some(connection) = self.connections.get(slot) {
@@ -303,7 +307,7 @@ impl Shard {
             && !connection.is_held
             && connection.buffered == 0
         {
-            // Nothing waited before and nothing waits now: the case of nearly every delivery.
+            // No output waited before and none waits now, as in nearly every delivery.
             self.metrics.writes.add(1);
             self.metrics.transports[connection.transport as usize].written_bytes.add(*bytes as u64);
             return;
@@ -351,7 +355,7 @@ impl Shard {
         if matches!(connection.stage, ConnectionStage::Ending(_)) && queued == 0 {
             let is_full = connection.socket.finish().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
             return if !is_full {
-                self.remove(slot)
+                self.close_written(slot)
             };
         }
         let is_beyond = |queue: &Queue| queue.is_overrun(client.queue_max_size, client.queue_max_entries);
@@ -366,14 +370,14 @@ impl Shard {
         }
     }
 
-    /// Disconnects some clients while the node drains.
+    /// Disconnects the clients that are due while the node drains.
     pub(super) fn drain_some(&mut self) {
         let Some(drain) = &mut self.drain else { return };
         let is_patient = self.now_us < drain.patient_until_us;
-        let from = drain.slots.len().saturating_sub(drain.each_tick);
+        let from = drain.clients.saturating_sub(self.node.drain.due(drain.clients)).min(drain.slots.len());
         for slot in drain.slots.split_off(from) {
             match self.connections.get_mut(slot) {
-                // A backend may have carried out already what the client waits for: its turn comes again.
+                // A backend may already have done what the client waits for, so the client is disconnected later.
                 Some(connection)
                     if is_patient && connection.stage == ConnectionStage::Open && connection.session.owes_answers() =>
                 {
@@ -382,10 +386,19 @@ impl Shard {
                 _ => self.disconnect(slot, Disconnect::SHUTDOWN),
             }
         }
+    }
+
+    /// Continues the drain at each tick, and reports its end.
+    pub(super) fn check_drain(&mut self) {
+        if self.drain.is_none() {
+            return;
+        }
+        self.drain_some();
         let is_done = self.connections.len() == 0 && self.node.shards[usize::from(self.id)].tasks().awaited() == 0;
         if let Some(drain) = &mut self.drain {
-            // Clients that came after the drain began are disconnected too.
+            // Clients that connected after the drain began are disconnected too.
             if drain.slots.is_empty() {
+                drain.clients = 0;
                 let open = |slot: &u32| self.connections.get(*slot).is_some_and(|c| c.stage == ConnectionStage::Open);
                 drain.slots = self.connections.slots().filter(open).collect();
             }
@@ -399,7 +412,9 @@ impl Shard {
     pub(super) fn book(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let wanted_ms = match connection.stage {
-            ConnectionStage::Closing(until) | ConnectionStage::Ending(until) => self.node.clock.at(until),
+            ConnectionStage::Closing(until) | ConnectionStage::Ending(until) | ConnectionStage::Lingering(until) => {
+                self.node.clock.at(until)
+            }
             ConnectionStage::Open => connection.session.deadline_ms(&self.generation.session.client),
         };
         if connection.booked_ms <= self.now_ms || wanted_ms.saturating_add(TICK_MS) < connection.booked_ms {
@@ -407,10 +422,10 @@ impl Shard {
         }
     }
 
-    /// Extends the wait for a pong if the pong cannot have arrived: the client has sent other input first, the server
-    /// does not read the connection at the moment, the ping waits behind output that the client still takes or has
-    /// just taken (the system holds it until then, and some of it longer), or the
-    /// node was too busy to write the ping or to read what is there.
+    /// Extends the wait for a pong if the pong cannot have arrived yet. The client may have sent other input first, or
+    /// the server may not read the connection at the moment. The ping may wait behind output that the client still
+    /// takes or has just taken; the system holds it until then, and some of it longer. Or the node was too busy to
+    /// write the ping or to read the input that is there.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.generation.session.client;
@@ -433,9 +448,9 @@ impl Shard {
         }
     }
 
-    /// Checks a peer that sends no pongs: the system reports that it has gone, as long as its socket takes everything.
-    /// The system's own limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT),
-    /// so a full socket has the limit of answers (`client.answer_timeout`).
+    /// Checks a peer that sends no pongs. While its socket takes everything, the system reports when the peer is gone.
+    /// The system's limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT). So a
+    /// full socket has the timeout of answers instead (`client.answer_timeout`).
     fn check_silent_peer(&mut self, slot: u32) {
         let Some(connection) = self.connections.get(slot) else { return };
         let client = &self.generation.session.client;
@@ -448,7 +463,7 @@ impl Shard {
         }
     }
 
-    /// Runs what the session has due, when the wheel reports the connection.
+    /// Does what the session has due when the wheel reports the connection.
     pub(super) fn tick_connection(&mut self, slot: u32, booked_ms: u64) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.booked_ms != booked_ms {
@@ -461,13 +476,14 @@ impl Shard {
             ConnectionStage::Ending(until)
                 if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) =>
             {
-                // The peer still takes its last output.
+                // The peer is still taking its last output.
                 connection.stage = ConnectionStage::Ending(tenths(self.now_us) + CLOSE_TENTHS);
             }
-            ConnectionStage::Closing(until) | ConnectionStage::Ending(until) if is_over(until) => {
-                return self.remove(slot);
+            ConnectionStage::Closing(until) | ConnectionStage::Ending(until) | ConnectionStage::Lingering(until) => {
+                if is_over(until) {
+                    return self.remove(slot);
+                }
             }
-            ConnectionStage::Closing(_) | ConnectionStage::Ending(_) => {}
             ConnectionStage::Open => {
                 if connection.session.deadline_ms(&self.generation.session.client) <= self.now_ms {
                     self.wait_for_pong(slot);

@@ -1,16 +1,16 @@
-//! What one connection is due: a list of notes in the outbox.
+//! The output that one connection is due: a list of notes in the outbox.
 
-/// The number that stands for no note.
+/// The number that means "no note".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The frames that are to be written to a connection: a list in the outbox.
+/// The frames to be written to a connection: a list in the outbox.
 pub(super) struct Due {
-    /// The first note and the last one; [`NONE`] = the list is empty.
+    /// The first and the last note; [`NONE`] = the list is empty.
     pub(super) first: u32,
     pub(super) last: u32,
-    /// Bytes of answers among the frames.
+    /// How many bytes of the frames are answers.
     pub(super) answers: u32,
-    /// The connection waits in the outbox for its turn.
+    /// Whether the connection waits in the outbox for its turn.
     pub(super) is_waiting: bool,
 }
 
@@ -21,7 +21,7 @@ impl Default for Due {
 }
 
 impl Due {
-    /// Bytes of answers among the frames.
+    /// How many bytes of the frames are answers.
     pub(super) fn answers(&self) -> usize {
         self.answers as usize
     }

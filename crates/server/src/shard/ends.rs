@@ -1,10 +1,10 @@
-//! Ends of clients that were told as connected, until the thread that tells them has room: nothing would ever correct
-//! one that is lost. While some wait, no client is told as connected, so there are never more than the clients that
-//! were told when the first had to wait.
+//! Keeps the ends of clients that were reported as connected until the mailbox of events has room, because nothing
+//! would correct a lost end. While an end waits, no client is reported as connected. So there are never more ends than
+//! clients that were reported when the first end had to wait.
 
 use std::collections::VecDeque;
 
-/// Ends that had no room, in their order.
+/// Ends for which the mailbox had no room, in their order.
 #[derive(Debug)]
 pub(super) struct UnsentEnds<T>(VecDeque<T>);
 
@@ -15,7 +15,7 @@ impl<T> Default for UnsentEnds<T> {
 }
 
 impl<T> UnsentEnds<T> {
-    /// Sends an end now, or keeps it. `send`: gives it back if there is no room.
+    /// Sends an end now, or keeps it. `send`: sends an end, and returns it as an error if there is no room.
     pub(super) fn send(&mut self, end: T, mut send: impl FnMut(T) -> Result<(), T>) {
         self.retry(&mut send);
         if !self.0.is_empty() {
@@ -26,12 +26,12 @@ impl<T> UnsentEnds<T> {
         }
     }
 
-    /// Whether some wait.
+    /// Whether at least one end waits.
     pub(super) fn are_waiting(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Sends what was kept, as far as there is room.
+    /// Sends the kept ends until there is no more room.
     pub(super) fn retry(&mut self, mut send: impl FnMut(T) -> Result<(), T>) {
         while let Some(end) = self.0.pop_front() {
             if let Err(end) = send(end) {

@@ -1,4 +1,4 @@
-//! What a shard has seen of its connections and channels, for the thread that tells it.
+//! Reports what a shard has seen of its connections and channels to the thread that sends events.
 
 use touchline_engine::events::{EventKind, HeldChanges, StateKey};
 use touchline_engine::session::{SubscriptionChange, SubscriptionEnd};
@@ -11,23 +11,23 @@ use crate::runtime::event_mailbox::{
     ClientChange, ClientIncident, ConnectedFacts, DisconnectedFacts, EventMailbox, EventMessage,
 };
 
-/// Slots whose clients are told again in one tick.
+/// How many slots the shard looks at in one tick to report clients again.
 const TOLD_AGAIN_IN_TICK: usize = 2_048;
 
 impl Shard {
-    /// The mailbox of the thread that tells, if it is told of this.
+    /// The mailbox of the thread that sends events; None = no endpoint wants this kind.
     fn teller(&self, kind: EventKind) -> Option<&EventMailbox> {
         self.node.events.get().filter(|events| events.wants(kind))
     }
 
-    /// Keeps what a connection says of itself until its client has connected.
+    /// Keeps what a connection reports about itself until its client has connected.
     pub(super) fn note_connecting(&mut self, slot: u32, note: impl FnOnce(&mut ConnectingFacts)) {
         if self.teller(EventKind::Connected).is_some() {
             note(self.connecting.entry(slot).or_default());
         }
     }
 
-    /// A client has connected.
+    /// Reports that a client has connected.
     pub(super) fn tell_connected(&mut self, slot: u32) {
         let facts = self.connecting.remove(&slot).unwrap_or_default();
         let (Some(events), Some(connection)) = (self.teller(EventKind::Connected), self.connections.get(slot)) else {
@@ -35,7 +35,7 @@ impl Shard {
         };
         let (life, is_again) = (self.telling.of(slot), false);
         let message = EventMessage::Client(self.now_ms, connected(connection, facts, (life, is_again)));
-        // A slot of the mailbox is for an end first: else ends could pile up while clients come and go.
+        // Ends that wait get the room first; otherwise they could pile up while clients connect and disconnect.
         let is_told = if self.unsent_ends.are_waiting() {
             events.lose(&message);
             false
@@ -47,8 +47,8 @@ impl Shard {
         }
     }
 
-    /// Tells some of the clients again that another node has told as gone. The name and the version that a client has
-    /// named are not kept.
+    /// Reports some of the clients again that another node has reported as gone. The name and the version of the
+    /// client's program are not kept, so they are missing.
     pub(super) fn tell_again(&mut self) {
         if self.unsent_ends.are_waiting() {
             return;
@@ -62,7 +62,7 @@ impl Shard {
                 let facts = ConnectingFacts { address: self.address_of(slot, connection), ..Default::default() };
                 let incident = connected(connection, facts, (self.telling.coming(), true));
                 if events.try_send(EventMessage::Client(self.now_ms, incident)).is_err() {
-                    // There is no room: later.
+                    // There is no room: the next tick continues.
                     return;
                 }
             }
@@ -70,7 +70,8 @@ impl Shard {
         }
     }
 
-    /// A connection ends, whose session is still as it was. `reason`: what the client is told; empty = nothing.
+    /// Reports that a connection ends. Its session is still unchanged. `reason`: the text that the client gets; empty =
+    /// none.
     pub(super) fn tell_disconnected(&mut self, slot: u32, reason: &str, cause: EndCause) {
         let Some(connection) = self.connections.get(slot).filter(|connection| connection.session.is_connected()) else {
             return;
@@ -99,7 +100,7 @@ impl Shard {
         self.unsent_ends = ends;
     }
 
-    /// Subscriptions of a session have begun or ended.
+    /// Reports the subscriptions of a session that have begun or ended.
     pub(super) fn tell_subscriptions(&mut self, slot: u32) {
         let changes = std::mem::take(&mut self.effects.subscription_changes);
         let (Some(events), Some(connection)) = (self.node.events.get(), self.connections.get(slot)) else { return };
@@ -119,8 +120,8 @@ impl Shard {
         }
     }
 
-    /// Tells which clients have ended for which there was no room, and who holds channels and users here now. What has
-    /// no room waits for the next tick.
+    /// Reports the ends of clients that had no room before, and changes of the channels and users held on this shard.
+    /// Messages without room wait for the next tick.
     pub(super) fn tell_held(&mut self) {
         let Some(events) = self.node.events.get() else { return };
         self.unsent_ends.retry(|end| events.try_send(end));
@@ -136,7 +137,7 @@ impl Shard {
     }
 }
 
-/// What is told of a client that has connected. `life`: that of the node; `is_again`: it was told before.
+/// Makes the report of a client that has connected. `life`: the life of the node. `is_again`: it was reported before.
 fn connected(connection: &Connection, facts: ConnectingFacts, (life, is_again): (u32, bool)) -> ClientIncident {
     let session = &connection.session;
     let (meta, labels) = session.meta_and_labels();

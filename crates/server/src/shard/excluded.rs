@@ -1,4 +1,4 @@
-//! Which slots of a shard an exclusion is about. It is asked once for a publication, and not for each subscriber.
+//! The slots of a shard that an exclusion concerns. They are looked up once for a publication, not for each subscriber.
 
 use touchline_engine::ShardId;
 use touchline_engine::directory::client_from_text;
@@ -8,11 +8,11 @@ use super::connections::Connections;
 use super::users::Users;
 use crate::runtime::registry_mailbox::route;
 
-/// The connections of a shard that do not get a publication.
+/// The slots of the connections of a shard that do not get a publication.
 pub(super) struct ExcludedSlots(Vec<u32>);
 
 impl ExcludedSlots {
-    /// Those of an exclusion, on shard `id` of `shards`.
+    /// The slots that an exclusion concerns on shard `id` of `shards`.
     pub(super) fn of(
         exclusion: &Exclusion,
         (id, shards): (ShardId, usize),
@@ -34,7 +34,7 @@ impl ExcludedSlots {
         ExcludedSlots(slots)
     }
 
-    /// Whether the connection of a slot does not get it.
+    /// Whether the connection in a slot does not get the publication.
     pub(super) fn contains(&self, slot: u32) -> bool {
         self.0.binary_search(&slot).is_ok()
     }

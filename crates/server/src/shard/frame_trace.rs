@@ -1,4 +1,4 @@
-//! What a shard shows to traces: messages of clients, what is written to them, and publications that are made.
+//! What a shard shows in frame traces: messages of clients, output to clients, and publications into channels.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,11 +17,11 @@ use super::state::Shard;
 use crate::node::Node;
 use crate::runtime::frame_trace::{PAYLOAD_SHOWN_MAX, TraceTarget, TracedFrame};
 
-/// Fields of a command that hold secrets: tokens, and header fields that a client has sent for a proxy.
+/// Fields of a command that contain secrets: tokens, and header fields that a client has sent for a proxy.
 const SECRETS: [&str; 2] = ["token", "headers"];
-/// Fields of a reply that hold secrets: with its session a client sends commands by other requests.
+/// Fields of a reply that contain secrets. With the session, a client sends commands by other requests.
 const OWN_SECRETS: [&str; 2] = ["session", "token"];
-/// Fields that name what a command does.
+/// Fields whose name is the method of a command.
 const METHODS: [&str; 12] = [
     "connect",
     "subscribe",
@@ -36,7 +36,7 @@ const METHODS: [&str; 12] = [
     "refresh",
     "sub_refresh",
 ];
-/// The longest name that is shown, bytes.
+/// How many bytes of a name are shown.
 const NAME_SHOWN_MAX: usize = 255;
 /// Fields whose content belongs to the application.
 const PAYLOADS: [&str; 2] = ["data", "b64data"];
@@ -48,7 +48,7 @@ pub(super) struct TracedPublication {
 }
 
 impl TracedPublication {
-    /// Shows it. `position`: None = it has none, or the log backend has not told it.
+    /// Shows the publication in the traces. `position`: None = it has none, or the log backend has not reported it yet.
     pub(super) fn show(self, node: &Node, position: Option<&StreamPosition>) {
         let now_ms = node.clock.now_ms();
         let TracedPublication { channel, data } = self;
@@ -70,7 +70,8 @@ impl TracedPublication {
 }
 
 impl Shard {
-    /// A publication that somebody traces; None = nobody does, or the request is another one.
+    /// The publication that a request makes, if its channel is traced; None = the channel is not traced, or the request
+    /// is another one.
     pub(super) fn traced_publication(
         &self,
         channel: &ChannelName,
@@ -82,7 +83,7 @@ impl Shard {
         is_traced.then(|| TracedPublication { channel: channel.clone(), data: publish.content.data.clone() })
     }
 
-    /// Shows a message of a client, if one is traced.
+    /// Shows a message of a client in the traces, if the client is traced.
     #[inline]
     pub(super) fn trace_message(&self, slot: u32, input: &[u8]) {
         if self.node.frame_traces.follow_clients() {
@@ -90,7 +91,7 @@ impl Shard {
         }
     }
 
-    /// Shows what is about to be written to a client, if one is traced.
+    /// Shows the output that is about to be written to a client in the traces, if the client is traced.
     #[inline]
     pub(super) fn trace_output(&self, slot: u32) {
         if self.node.frame_traces.follow_clients() {
@@ -119,7 +120,7 @@ impl Shard {
         });
     }
 
-    /// Whether somebody traces the client of a connection, or its user.
+    /// Whether the client of a connection, or its user, is traced.
     fn is_traced(&self, connection: &Connection) -> bool {
         let (owner, user) = (connection.session.owner(), connection.session.user());
         self.node.frame_traces.follow(self.now_ms, |target| is_of(target, owner, user))
@@ -150,7 +151,7 @@ impl Shard {
     }
 }
 
-/// Whether a target is a client, or its user.
+/// Whether a target is this client or this user.
 fn is_of(target: &TraceTarget, owner: touchline_registry::OwnerId, user: &str) -> bool {
     match target {
         TraceTarget::Client(client) => *client == owner,
@@ -159,7 +160,7 @@ fn is_of(target: &TraceTarget, owner: touchline_registry::OwnerId, user: &str) -
     }
 }
 
-/// The text of a payload, cut if it is long, and whether it is in base64.
+/// The text of a payload, cut if it is long, and whether the text is base64.
 fn shown(payload: &[u8]) -> Option<(String, bool)> {
     let part = &payload[..payload.len().min(PAYLOAD_SHOWN_MAX)];
     Some(match str::from_utf8(payload) {
@@ -168,7 +169,7 @@ fn shown(payload: &[u8]) -> Option<(String, bool)> {
     })
 }
 
-/// What can be read of a message.
+/// What can be read from a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct TracedMessage {
     kind: String,
@@ -176,12 +177,12 @@ struct TracedMessage {
     size: u64,
     payload: Option<String>,
     binary: bool,
-    /// The code of an error; 0 = it is none.
+    /// The code of an error; 0 = the message is not an error.
     error: u32,
 }
 
 impl TracedMessage {
-    /// A message of a client. Of a binary one, which may hold a token, nothing is shown.
+    /// Reads a message of a client. Nothing of a binary message is shown, because it may contain a token.
     fn received(wire: Wire, input: &[u8]) -> Self {
         let unread = TracedMessage { kind: "command".into(), size: input.len() as u64, ..TracedMessage::default() };
         if wire.encoding == Encoding::Protobuf {
@@ -189,7 +190,7 @@ impl TracedMessage {
         }
         let mut read = unread;
         let commands: Result<Vec<Value>, _> = Deserializer::from_slice(input).into_iter::<Value>().collect();
-        // What the server cannot read may be the beginning of a token.
+        // An unreadable message may contain a part of a token.
         let Ok(mut commands) = commands else { return read };
         if let Some(first) = commands.first() {
             read.note_command(first);
@@ -217,7 +218,7 @@ impl TracedMessage {
         }
     }
 
-    /// What a frame holds that is written to a client.
+    /// Reads the messages in a frame that is written to a client.
     fn sent(wire: Wire, frame: &[u8], kind: OutputKind) -> Vec<Self> {
         let kind = match kind {
             OutputKind::Push | OutputKind::Droppable => "push",
@@ -237,7 +238,7 @@ impl TracedMessage {
                     1 => whole(payload.len()).read(payload),
                     9 | 10 => whole(payload.len()),
                     _ => {
-                        // The reply to a connect holds a session.
+                        // The reply to a connect contains a session.
                         let part = &payload[..payload.len().min(PAYLOAD_SHOWN_MAX)];
                         let payload_text = (kind != "reply").then(|| STANDARD.encode(part));
                         TracedMessage { binary: payload_text.is_some(), payload: payload_text, ..whole(payload.len()) }
@@ -248,13 +249,13 @@ impl TracedMessage {
             _ if wire.encoding == Encoding::Protobuf => vec![whole(frame.len())],
             _ => match str::from_utf8(frame) {
                 Ok(_) => vec![whole(frame.len()).read(frame)],
-                // It is compressed.
+                // The output is compressed.
                 Err(_) => vec![whole(frame.len())],
             },
         }
     }
 
-    /// Reads a text of JSON that goes to a client: lines, or a server-sent event.
+    /// Reads a JSON text that is sent to a client: lines, or a server-sent event.
     fn read(mut self, text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let (mut shown_lines, mut is_first) = (Vec::new(), true);
@@ -287,17 +288,17 @@ impl TracedMessage {
     }
 }
 
-/// A name as far as it is shown.
+/// The part of a name that is shown.
 fn cut(name: &str) -> String {
     name[..name.floor_char_boundary(NAME_SHOWN_MAX)].to_owned()
 }
 
-/// Whether a text of JSON may have one of these fields. A name may be written with escapes.
+/// Whether a JSON text may contain one of these fields. The names in it may be written with escapes.
 fn may_hold(text: &str, fields: &[&str]) -> bool {
     text.contains("\\u") || fields.iter().any(|field| text.contains(field))
 }
 
-/// The frames of a WebSocket in what is written: opcode, whether it is compressed, payload.
+/// Splits output into WebSocket frames: opcode, whether the frame is compressed, and payload.
 fn websocket_frames(mut bytes: &[u8]) -> Vec<(u8, bool, &[u8])> {
     let mut frames = Vec::new();
     while let [head, length, rest @ ..] = bytes {
@@ -315,13 +316,13 @@ fn websocket_frames(mut bytes: &[u8]) -> Vec<(u8, bool, &[u8])> {
     frames
 }
 
-/// The code and the reason of a close frame.
+/// The code and the reason of a close frame, as text.
 fn close_words(payload: &[u8]) -> Option<String> {
     let (code, reason) = payload.split_first_chunk::<2>()?;
     Some(format!("{} {}", u16::from_be_bytes(*code), String::from_utf8_lossy(reason)).trim_end().to_owned())
 }
 
-/// Replaces fields that hold secrets, but not in what belongs to the application.
+/// Replaces fields that contain secrets, except inside the application's own payloads.
 fn mask(value: &mut Value, secrets: &[&str]) {
     match value {
         Value::Object(fields) => {
@@ -390,6 +391,6 @@ mod tests {
         assert_eq!((read.size, read.payload.as_ref().map(String::len)), (80_000, Some(PAYLOAD_SHOWN_MAX)));
         assert_eq!(close_words(b"\x0b\xb9shutdown"), Some("3001 shutdown".to_owned()));
         assert!(TracedMessage::sent(JSON, b"", OutputKind::Push).is_empty());
-        assert_eq!(websocket_frames(b"\x81\x7f\x00").len(), 1, "what is cut is no fault");
+        assert_eq!(websocket_frames(b"\x81\x7f\x00").len(), 1, "a cut frame is not a fault");
     }
 }

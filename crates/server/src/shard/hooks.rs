@@ -1,4 +1,4 @@
-//! From a session to the thread that asks backends, and back.
+//! Passes questions of sessions to the thread that asks backends, and answers back to the sessions.
 
 use touchline_engine::ConnectionId;
 use touchline_engine::hook::HookOutcome;
@@ -11,7 +11,8 @@ use crate::net::transport::Transport;
 use crate::runtime::hook_mailbox::{Asker, HookJob, HookMessage};
 
 impl Shard {
-    /// Sends the questions of a session to the thread that asks backends, and cancels those that it has dropped.
+    /// Sends the questions of a session to the thread that asks backends, and cancels the questions that the session
+    /// has dropped.
     pub(super) fn send_hook_calls(&mut self, slot: u32) {
         if self.effects.hook_calls.is_empty() && self.effects.cancelled_hooks.is_empty() {
             return;
@@ -30,7 +31,7 @@ impl Shard {
             let forwarded = forwarded.cloned();
             let job = HookJob { asker, client, transport, protocol, call, forwarded, counted: 0 };
             if !hooks.call(job) {
-                // By the mailbox: the session has just decided something else.
+                // The answer goes through the mailbox, because the session has just decided something else.
                 self.node.enqueue_hook_answer(connection, serial, HookOutcome::Busy);
                 self.node.wake();
             }
@@ -40,9 +41,9 @@ impl Shard {
         }
     }
 
-    /// Whether a client that closes its side leaves at once: a backend is asked who it is, or a command of it waits for
-    /// its rate, so its input is not read to the end. One that sends lines may close its side and still wait for the
-    /// answers.
+    /// Whether a client that closes its side leaves at once. This is so while a backend authenticates it, or while a
+    /// command of it waits for its rate, because its input is not read to the end. A client that sends lines may close
+    /// its side and still wait for the answers.
     pub(super) fn has_left_waiting(&self, slot: u32) -> bool {
         self.connections.get(slot).is_some_and(|connection| {
             connection.transport != Transport::Tcp
@@ -51,11 +52,11 @@ impl Shard {
         })
     }
 
-    /// Passes the answer of a backend to the session that has asked.
+    /// Passes the answer of a backend to the session that asked.
     pub(super) fn give_hook_answer(&mut self, slot: u32, serial: u32, outcome: HookOutcome) {
         self.decide(slot, OutputKind::Answer, |session, context| session.handle_hook(serial, outcome, context));
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        // There may be room for its next command, or commands that have waited may go on.
+        // There may be room for its next command, or commands that have waited may continue.
         connection.is_held |= connection.session.is_deferring();
         if connection.is_held {
             self.unread.push(slot);

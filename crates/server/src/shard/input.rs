@@ -5,15 +5,15 @@ use touchline_protocol::websocket::Assembly;
 
 use crate::net::transport::Transport;
 
-/// How the bytes of a connection become commands. Empty while the connection is idle.
+/// How the bytes of a connection become commands. It holds no bytes while the connection is idle.
 pub(super) enum Input {
-    /// WebSocket frames.
+    /// WebSocket frames, of which one may be incomplete.
     Frames(Assembly),
-    /// Lines.
+    /// Lines, of which the last may be incomplete.
     Lines(Lines),
-    /// Either of the two, and bytes behind it that wait until the connection has room for the answers to them.
+    /// One of the two, and later bytes that wait until the connection has room for the answers to them.
     Held(Box<(Input, Vec<u8>)>),
-    /// The socket carries no input: commands come by other requests, or not at all.
+    /// The socket carries no input: commands arrive by other requests, or not at all.
     Nothing,
 }
 
@@ -28,7 +28,7 @@ impl Input {
 }
 
 impl Input {
-    /// Bytes that have arrived of a message that is not whole yet.
+    /// How many bytes have arrived of a message that is not complete yet.
     pub(super) fn begun(&self) -> usize {
         match self {
             Input::Frames(assembly) => assembly.buffered_bytes(),

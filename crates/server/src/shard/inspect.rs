@@ -11,7 +11,7 @@ use crate::runtime::mailbox::{ClientCommand, Inspection};
 use crate::runtime::registry_mailbox::RegistryMessage;
 
 impl Shard {
-    /// Runs a command for one client. Its slot may have another occupant by now.
+    /// Runs a command for one client. If another connection occupies the slot by now, the client is gone.
     pub(super) fn run_client_command(&mut self, owner: OwnerId, slot: u32, command: ClientCommand) {
         let is_there =
             self.connections.get(slot).is_some_and(|c| c.stage == ConnectionStage::Open && c.session.owner() == owner);
@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    /// Pushes a message to one client, JSON. A client that is still connecting gets it after its connect reply.
+    /// Pushes a message (JSON) to one client. A client that is still connecting gets it after its connect reply.
     pub(super) fn push(&mut self, slot: u32, message: &[u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.session.is_holding() {

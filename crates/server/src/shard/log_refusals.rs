@@ -5,13 +5,13 @@ use crate::net::admission::address_of;
 use crate::runtime::refusals::RefusalLine;
 
 impl Shard {
-    /// Logs why a session has refused requests. What a line says is looked up only for those that get one.
+    /// Logs why a session has refused requests. The details of a line are looked up only for refusals that are logged.
     pub(super) fn log_refusals(&mut self, slot: u32) {
         let mut refusals = std::mem::take(&mut self.effects.refusals);
         for touchline_engine::RefusalReport { code, cause, channel } in refusals.drain(..) {
             let Some(silent) = self.node.refusals.admits(cause, "", self.now_us / 1_000) else { continue };
             let connection = self.connections.get(slot);
-            // Behind a proxy only a limit that needs the client's address has kept it.
+            // Behind a proxy, the client's address is kept only if a limit needs it.
             let counted = self.address_slots.get(&slot).map(|slot| slot.address());
             let limited = || connection?.session.address().map(address_of);
             let refused = RefusalLine {

@@ -11,11 +11,11 @@ use touchline_store::stats::{Row, Stats};
 
 use super::connections::Connections;
 
-/// The most subscribers and channels visited in one tick.
+/// How many subscribers and channels the count visits in one tick at most.
 const VISITS_MAX: usize = 5_000;
 const MINUTE_MS: u64 = 60_000;
 
-/// What a shard counts from, and where the rows go.
+/// What a shard counts, and where it writes the rows.
 pub(super) struct Audience<'s> {
     pub(super) hub: &'s mut Hub,
     pub(super) channels: &'s mut Channels,
@@ -25,32 +25,33 @@ pub(super) struct Audience<'s> {
 
 /// The statistics of the current minute, and of the last one until it is counted.
 pub(super) struct MinuteStats {
-    /// The current minute, minutes since the Unix epoch.
+    /// The current minute, in minutes since the Unix epoch.
     minute: u64,
     /// The name of this shard, unique among all nodes.
     part: Arc<str>,
-    /// The users that have left a channel in this minute, by channel.
+    /// The users that have left each channel in this minute.
     left: HashMap<ChannelName, Sketch>,
-    /// Publications and deliveries of this minute by namespace.
+    /// Publications and deliveries of this minute, by namespace.
     traffic: HashMap<Box<str>, (u64, u64)>,
     /// The count of the last minute; None = it is finished.
     count: Option<MinuteCount>,
 }
 
-/// The count of a finished minute.
+/// The count of a finished minute, while it is under way.
 struct MinuteCount {
     minute: u64,
-    /// The current and the peak number of subscribers of the channels at home here that are not counted yet.
+    /// The current and the peak number of subscribers, for the channels whose home is this shard and that are not
+    /// counted yet.
     at_home: HashMap<ChannelName, (u64, u64)>,
     left: HashMap<ChannelName, Sketch>,
-    /// The index in the hub of the channel to be visited next.
+    /// The index in the hub of the channel that is visited next.
     index: u32,
-    /// Channels from this index on have come after the minute.
+    /// The first index of channels that were added after the minute.
     end: u32,
-    /// The channel whose visit is under way: its name, the number of its subscribers that are left, and its users so
-    /// far.
+    /// The channel whose visit is under way: its name, how many of its subscribers are left, and its users so far.
     channel: Option<(ChannelName, usize, Sketch)>,
-    /// Channels without a subscriber here: at home here, or left by the last one. None until the others are counted.
+    /// Channels without a subscriber here: their home is this shard, or their last subscriber has left. None until the
+    /// other channels are counted.
     rest: Option<Vec<ChannelName>>,
 }
 
@@ -64,7 +65,7 @@ impl MinuteStats {
         self.add_traffic(namespace, 1, 0);
     }
 
-    /// Counts deliveries.
+    /// Counts deliveries in a namespace.
     pub(super) fn delivered(&mut self, namespace: &str, deliveries: u64) {
         self.add_traffic(namespace, 0, deliveries);
     }
@@ -77,14 +78,14 @@ impl MinuteStats {
         }
     }
 
-    /// Adds the users that have left channels. Must be called while their connections still exist.
+    /// Adds the users that have left channels. It must be called while their connections still exist.
     pub(super) fn note_leavers(&mut self, hub: &mut Hub, connections: &Connections) {
         for (channel, slot) in hub.leavers() {
             self.left.entry(channel).or_default().add(user_of(connections, slot));
         }
     }
 
-    /// Begins to count a minute that is over, and continues the count.
+    /// Begins to count a minute that has ended, and continues a count under way.
     pub(super) fn tick(&mut self, now_ms: u64, audience: &mut Audience<'_>) {
         let minute = now_ms / MINUTE_MS;
         if self.minute != minute {
@@ -141,7 +142,7 @@ impl MinuteStats {
                 }
             };
             let Some(local) = local else { continue };
-            // From the end on: a subscriber that moves into the slot of one that leaves is visited twice at worst.
+            // From the end on: at worst a subscriber that moves into the slot of one that leaves is visited twice.
             let subscribers = hub.subscribers(local);
             let end = end.min(hub.subscriber_count(local));
             let start = end.saturating_sub(visits);
@@ -185,8 +186,8 @@ impl MinuteCount {
     }
 }
 
-/// The hash of a connection's user; of its client id, if it has none, so that each such connection counts by itself. 0
-/// = there is no connection in this slot.
+/// The hash of a connection's user. An anonymous connection has the hash of its client id, so that it counts
+/// separately. 0 = there is no connection in this slot.
 fn user_of(connections: &Connections, slot: u32) -> u64 {
     connections.get(slot).map_or(0, |connection| match connection.session.user() {
         "" => hash(&connection.session.owner().0),

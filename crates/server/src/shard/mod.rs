@@ -1,9 +1,9 @@
-//! The event loop of one core: it owns connections, the channels at home here, and their state.
+//! The event loop of one core. It owns connections, the channels whose home it is, and their state.
 //!
-//! One turn: read from sockets, serve the mailbox, tick, write what is due; then the thread's other tasks (HTTP) run.
-//! Each step is bounded, so nothing starves behind a channel with many subscribers.
+//! In one turn, the shard reads from sockets, serves the mailbox, ticks, and writes the output that is due. Then the
+//! thread's other tasks (HTTP) run. Each step is bounded, so nothing starves behind a channel with many subscribers.
 //!
-//! `state.rs` holds the shard; the other files hold its parts, or one of its tasks each.
+//! `state.rs` contains the shard. Each other file contains a part of the shard, or one of its tasks.
 
 mod accept;
 pub(crate) mod acceptor;
@@ -12,6 +12,7 @@ mod backends;
 mod bans;
 mod budget;
 mod client_facts;
+mod closing;
 mod commands;
 mod connected;
 mod connections;

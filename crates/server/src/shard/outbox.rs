@@ -1,9 +1,9 @@
-//! The output of connections, and how it gets to their sockets.
+//! The output of connections, and how it is written to their sockets.
 //!
-//! Everything that a connection is sent, shared or its own, is a *frame* noted at the connection in order. Connections
-//! with notes wait in one queue; when the turn of a connection comes, the shard writes all its frames in one write. So
-//! publications that arrive in the meantime gather and leave together. Only a socket that would block gets a queue of
-//! its own.
+//! Everything that a connection is sent, shared or its own, is a *frame*. Frames are noted at the connection in order.
+//! Connections with notes wait in one queue. When the turn of a connection comes, the shard writes all its frames in
+//! one write. So publications that arrive in the meantime are sent together. Only a socket that would block gets its
+//! own queue.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -15,20 +15,20 @@ use super::due::{Due, NONE};
 use super::queue::{Flushed, OutputKind, Queue, WRITE_PER_TURN_BYTES_MAX};
 use crate::runtime::clock::tenths;
 
-/// The most bytes of the buffer for gathering frames that stay allocated while no connection waits.
+/// How many bytes of the buffer that gathers frames stay allocated while no connection waits.
 const GATHERED_MAX: usize = 1024 * 1024;
-/// The most notes that stay allocated while no connection waits.
+/// How many notes stay allocated while no connection waits.
 const SPARE_NOTES: usize = 4_096;
 
-/// A frame with what the outbox knows of it.
+/// A frame, and what the outbox knows of it.
 struct SharedFrame {
-    /// Shared by all its readers.
+    /// The bytes of the frame, shared by all its readers.
     frame: Bytes,
-    /// The number of connections that it is still to be written to.
+    /// How many connections the frame is still to be written to.
     readers: u32,
-    /// When the home accepted the publication, microseconds of the node's clock; 0 = it is not a publication.
+    /// When the home accepted the publication, in microseconds of the node's clock; 0 = the frame is not a publication.
     accepted_us: u64,
-    /// When it expires, microseconds of the node's clock; [`NEVER`] = it does not.
+    /// When the frame expires, in microseconds of the node's clock; [`NEVER`] = it does not expire.
     expires_us: u64,
     kind: OutputKind,
 }
@@ -36,7 +36,7 @@ struct SharedFrame {
 /// The expiry of a frame that does not expire.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// A frame noted at a connection.
+/// An entry in the list of a connection: a frame to be written to it.
 struct Note {
     frame: u32,
     next: u32,
@@ -44,15 +44,15 @@ struct Note {
 
 /// The result of writing the output of a connection.
 pub(super) enum Written {
-    /// All of it was written: this many bytes, in one write.
+    /// All output was written: this many bytes, in one write.
     All(usize),
     /// There was no output.
     Nothing,
-    /// The socket is full: the rest waits in the connection's queue.
+    /// The socket is full. The rest waits in the connection's queue.
     Blocked,
-    /// A turn's share is written, the rest waits for the next turn. `is_new`: the shard does not know of it yet.
+    /// The share of a turn is written. The rest waits for the next turn. `is_new`: the shard does not know it yet.
     Sliced { is_new: bool },
-    /// The socket is broken.
+    /// The socket is broken, so the connection ends.
     Broken,
 }
 
@@ -60,13 +60,13 @@ pub(super) enum Written {
 #[derive(Default)]
 pub(super) struct Outbox {
     frames: VecDeque<SharedFrame>,
-    /// The number of the first of `frames`.
+    /// The number of the first frame in `frames`.
     base: u32,
     notes: Vec<Note>,
     free: Vec<u32>,
-    /// Connections with notes, first come first served.
+    /// Connections with notes, in the order in which they began to wait.
     waiting: VecDeque<u32>,
-    /// The frames of the last write, one behind the other: subscribers of one channel often get the same frames.
+    /// The bytes of the last write. Subscribers of one channel often get the same frames, so they can be reused.
     gathered: Vec<u8>,
     gathered_frames: Vec<u32>,
     wanted: Vec<u32>,
@@ -74,9 +74,9 @@ pub(super) struct Outbox {
     may_expire: bool,
     /// Publications that were not written to connections because they had waited for too long.
     pub(super) dropped: u64,
-    /// What the system has taken of output whose rest waits, bytes, since somebody asked.
+    /// How many bytes the system took of output whose rest still waits, since this was last read.
     pub(super) partial: usize,
-    /// Ages of the frames that have been written to their last reader, microseconds.
+    /// Ages of the frames that were written to their last reader, in microseconds.
     pub(super) finished_us: Vec<u64>,
 }
 
@@ -95,14 +95,14 @@ impl Outbox {
         self.frames.len()
     }
 
-    /// Adds a frame that is to be noted at connections. Returns its number.
+    /// Adds a frame that will be noted at connections. Returns its number.
     pub(super) fn add(&mut self, frame: Bytes, kind: OutputKind, accepted_us: u64, expires_us: u64) -> u32 {
         self.may_expire |= expires_us != NEVER;
         self.frames.push_back(SharedFrame { frame, readers: 0, accepted_us, expires_us, kind });
         self.base.wrapping_add(self.frames.len() as u32 - 1)
     }
 
-    /// Drops the oldest frames as long as they have no reader.
+    /// Drops the oldest frames, up to the first that has a reader.
     pub(super) fn drop_unread_frames(&mut self) {
         while self.frames.front().is_some_and(|entry| entry.readers == 0) {
             self.frames.pop_front();
@@ -136,14 +136,14 @@ impl Outbox {
         }
     }
 
-    /// Whether a frame with these bytes is noted at a connection and not written yet.
+    /// Whether a frame with these bytes is noted at a connection and not yet written.
     pub(super) fn holds(&self, due: &Due, bytes: &[u8]) -> bool {
         let mut is_held = false;
         self.noted(due, |frame, _| is_held |= frame == bytes);
         is_held
     }
 
-    /// Shows what is noted at a connection and not written yet, in order.
+    /// Calls `show` for the frames that are noted at a connection and not yet written, in order.
     pub(super) fn noted(&self, due: &Due, mut show: impl FnMut(&Bytes, OutputKind)) {
         let mut next = due.first;
         while let Some(note) = self.notes.get(next as usize).filter(|_| next != NONE) {
@@ -153,14 +153,14 @@ impl Outbox {
         }
     }
 
-    /// Notes an answer: a frame for one connection only.
+    /// Notes an answer, which is a frame for one connection only.
     pub(super) fn note_answer(&mut self, slot: u32, due: &mut Due, frame: Bytes) {
         due.answers = due.answers.saturating_add(frame.len() as u32);
         let number = self.add(frame, OutputKind::Answer, 0, NEVER);
         self.note(slot, due, number);
     }
 
-    /// The connection whose turn it is; None = no connection waits.
+    /// Takes the connection whose turn it is; None = no connection waits.
     pub(super) fn next_waiting(&mut self) -> Option<u32> {
         let next = self.waiting.pop_front();
         if next.is_none() && self.notes.capacity() > SPARE_NOTES && self.notes() == 0 {
@@ -208,7 +208,7 @@ impl Outbox {
         self.release(0);
     }
 
-    /// Writes what waits in a blocked connection's queue. The queue is gone when it is empty.
+    /// Writes the output in a blocked connection's queue. The queue is removed when it is empty.
     pub(super) fn flush(&mut self, connection: &mut Connection, now_us: u64) -> Written {
         let Some(queue) = &mut connection.queue else { return Written::Nothing };
         self.gathered_frames.clear();
@@ -299,7 +299,7 @@ impl Outbox {
                 skipped -= frame.len();
                 continue;
             }
-            // A ping or a pong that was begun can't be replaced any more.
+            // A ping or a pong that is partly written can't be replaced any more.
             let is_urgent = matches!(kind, OutputKind::Ping | OutputKind::Pong);
             let kind = if skipped > 0 && is_urgent { OutputKind::Push } else { *kind };
             queue.push(frame.clone(), kind, *readers, *expires_us);
@@ -314,7 +314,7 @@ impl Outbox {
         if is_sliced { Written::Sliced { is_new: true } } else { Written::Blocked }
     }
 
-    /// Counts the wanted frames as read once, and drops those without further readers.
+    /// Counts each wanted frame as read once, and drops frames that have no more readers.
     fn release(&mut self, now_us: u64) {
         let Outbox { wanted, frames, base, finished_us, .. } = self;
         let mut is_unread = false;

@@ -1,7 +1,7 @@
-//! When a connection is not read: it is above its rate, an earlier command has no reply yet, or its socket has not
-//! taken earlier answers. Its input waits where it is until there is room.
+//! When the shard does not read a connection. The connection is above its rate, an earlier command has no reply yet, or
+//! its socket has not taken earlier answers. Its input waits where it is until there is room.
 //!
-//! Behind a command that waits for a rate of its own, some input is read all the same, and waits in the session.
+//! While a command waits for a rate of its own, the shard still reads some input, which waits in the session.
 
 use std::cmp::Reverse;
 
@@ -16,12 +16,12 @@ use super::queue::OutputKind;
 use super::state::Shard;
 
 impl Shard {
-    /// Whether the client's input has to wait: for its rate, for an earlier command, or for its socket to take
-    /// earlier answers.
+    /// Whether the client's input has to wait: for its rate, for an earlier command, or for the socket to take earlier
+    /// answers.
     pub(super) fn must_wait(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if connection.stage != ConnectionStage::Open {
-            // Only its close frame matters.
+            // After a close frame was sent, only the client's close frame matters.
             connection.is_held = false;
             return connection.is_throttled;
         }
@@ -33,7 +33,7 @@ impl Shard {
         (is_held || connection.is_throttled) && !session.reads_ahead(&self.generation.session)
     }
 
-    /// Continues with input that had to wait. True = none of it waits any more.
+    /// Continues with input that had to wait. True = no input waits any more.
     pub(super) fn go_on(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get(slot) else { return false };
         if !connection.is_held && !matches!(connection.input, Input::Held(_)) {
@@ -91,18 +91,18 @@ impl Shard {
             self.charge(slot, work, 0);
         }
         if self.connections.get(slot).is_some_and(|connection| connection.session.is_holding()) {
-            // A connect reply that is being made counts as it grows.
+            // A connect reply under construction is charged as it grows.
             self.recharge(slot);
             let now = self.connections.get(slot).map_or(0, |connection| connection.buffered);
             self.made += now.saturating_sub(before) as usize;
         }
         if self.connections.get(slot).is_some_and(|connection| connection.is_held) {
-            // There may be room for its next command.
+            // There may be room for the client's next command.
             self.unread.push(slot);
         }
     }
 
-    /// Charges frames or lines that are not commands. A client that has not connected yet may send few of them.
+    /// Charges frames or lines that are not commands. A client that has not connected yet may send only a few of them.
     pub(super) fn charge_control(&mut self, slot: u32, count: usize, bytes: usize) {
         if count == 0 {
             return;
@@ -114,7 +114,8 @@ impl Shard {
         self.charge(slot, count, bytes);
     }
 
-    /// Charges input to the connection's rates; a connection above them is not read until they allow it.
+    /// Charges input to the connection's rates. The shard does not read a connection above its rates until they allow
+    /// it.
     pub(super) fn charge(&mut self, slot: u32, commands: usize, bytes: usize) {
         let client = &self.generation.settings.client;
         let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
@@ -124,7 +125,7 @@ impl Shard {
         }
     }
 
-    /// Does not read a connection until a time, microseconds of the node's clock.
+    /// Stops reading a connection until a time, in microseconds of the node's clock.
     pub(super) fn throttle(&mut self, slot: u32, until_us: u64) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if !std::mem::replace(&mut connection.is_throttled, true) {

@@ -1,5 +1,5 @@
-//! After the node stood still, it finds out which connections are alive: the poller reports sockets that closed in the
-//! meantime, and the shard pings all others.
+//! After the node stood still, the shard finds out which connections are alive. The poller reports sockets that were
+//! closed in the meantime, and the shard pings all others.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::state::{ProbeProgress, Shard};
 use crate::runtime::registry_mailbox::Probe;
 
 impl Shard {
-    /// Pings every connection. The probe ends when each has sent a pong or is closed, after `client.pong_timeout` at
-    /// most.
+    /// Pings every connection. The probe ends when each connection has sent a pong or is closed, after
+    /// `client.pong_timeout` at most.
     pub(super) fn probe(&mut self, done: Arc<Probe>) {
         let slots: Vec<u32> = self.connections.slots().collect();
         for slot in &slots {

@@ -1,9 +1,10 @@
 //! The queue of a blocked connection: the frames that its socket did not take, in order, and their cost.
 //!
-//! Two kinds of output wait here. The client requested *answers*: they are bounded before they are made, and never end
-//! a connection. It did not request *pushes*: their full lengths and their entries are added up, and beyond
-//! `client.queue_max_size` or `client.queue_max_entries` the connection ends. Publications that may be *dropped* make
-//! room instead, and never end a connection. Of pongs only the newest is kept (RFC 6455 section 5.5.3).
+//! Two kinds of output wait here: answers and pushes. The client requested *answers*. They are bounded before they are
+//! made, and never end a connection. The client did not request *pushes*. Their full lengths and their entries are
+//! added up, and beyond `client.queue_max_size` or `client.queue_max_entries` the connection ends. Publications that
+//! may be *dropped* make room instead, and never end a connection. Of several pongs, only the newest is kept (RFC 6455
+//! section 5.5.3).
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
@@ -11,33 +12,33 @@ use std::io::{ErrorKind, Result, Write};
 use bytes::Bytes;
 use touchline_engine::session::ENTRY_SIZE;
 
-/// The most bytes written to one connection in one turn, so that a large answer delays no other connection.
+/// How many bytes are written to one connection in one turn at most, so that a large answer delays no other connection.
 pub(super) const WRITE_PER_TURN_BYTES_MAX: usize = 256 * 1024;
-/// The most bytes offered to a socket at once.
+/// How many bytes are offered to a socket at once at most.
 const SLICE: usize = 64 * 1024;
-/// The most bytes offered at once to a socket for which publications wait that may be dropped: the system takes a whole
-/// offer, whatever it has not sent yet.
+/// How many bytes are offered at once to a socket that has droppable publications waiting. The system takes a whole
+/// offer, however much it has not sent yet.
 const DROPPABLE_SLICE: usize = 4 * 1024;
-/// How long frames may stay in a queue that is not written behind their expiry, microseconds: each search costs the
-/// whole queue.
+/// How long frames may stay in a queue after they expire while the queue is not written, in microseconds. Each search
+/// looks through the whole queue.
 const SEARCH_INTERVAL_US: u64 = 100_000;
-// A turn offers the socket at least one whole slice.
+// In one turn, the socket is offered at least one whole slice.
 const _: () = assert!(SLICE <= WRITE_PER_TURN_BYTES_MAX);
-// What the session counts for a push covers its entry here.
+// The size that the session counts for a push includes its entry here.
 const _: () = assert!(size_of::<QueuedFrame>() < ENTRY_SIZE);
 
-/// The kind of a frame, by which the queue accounts for it.
+/// The kind of a frame, which decides how the queue counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputKind {
-    /// A publication, join, leave or message, which the client has not requested.
+    /// A publication, join, leave or message that the client has not requested.
     Push,
-    /// A publication that is dropped when it has waited for too long or the queue is full.
+    /// A publication that is dropped if it has waited for too long or the queue is full.
     Droppable,
     /// The reply to a command.
     Answer,
-    /// A ping, which no output stands before: the client's time to answer it runs already.
+    /// A ping. It goes before other output, because the client's time to answer it is already running.
     Ping,
-    /// The pong to a ping of the client.
+    /// The pong that answers a ping of the client.
     Pong,
 }
 
@@ -45,9 +46,9 @@ pub(super) enum OutputKind {
 #[derive(Debug)]
 struct QueuedFrame {
     frame: Bytes,
-    /// When it expires, microseconds of the node's clock; `u64::MAX` = it does not.
+    /// When the frame expires, in microseconds of the node's clock; `u64::MAX` = it does not expire.
     expires_us: u64,
-    /// Its cost for this connection, bytes: the share of a frame that other connections wait for too.
+    /// How many bytes the frame costs this connection: its share of a frame for which other connections wait too.
     share: u32,
     kind: OutputKind,
 }
@@ -55,11 +56,11 @@ struct QueuedFrame {
 /// The result of writing a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
-    /// All of it was written.
+    /// All waiting output was written.
     All,
-    /// The socket is full.
+    /// The socket is full; some output still waits.
     Blocked,
-    /// A turn's share is written.
+    /// The share of a turn is written; the rest waits for the next turn.
     Sliced,
 }
 
@@ -67,33 +68,33 @@ pub(super) enum Flushed {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     frames: VecDeque<QueuedFrame>,
-    /// The newest ping and the newest pong that wait for a place in front; None = none waits.
+    /// The newest ping and the newest pong that wait to be placed in front; None = none waits.
     ping: Option<Bytes>,
     pong: Option<Bytes>,
-    /// Bytes of the first frame that have been written.
+    /// How many bytes of the first frame are written.
     written: usize,
-    /// Bytes that wait, without those pings and pongs.
+    /// How many bytes wait, without those pings and pongs.
     bytes: usize,
-    /// Bytes of answers that wait.
+    /// How many bytes of answers wait.
     answers: usize,
-    /// Bytes that only this connection makes the node hold.
+    /// How many bytes only this connection makes the node hold.
     charge: usize,
-    /// The number of frames that are not answers.
+    /// The number of waiting frames that are not answers.
     pushes: usize,
-    /// Of `bytes`, those of droppable frames.
+    /// How many of `bytes` belong to droppable frames.
     droppable_bytes: usize,
-    /// The number of droppable frames.
+    /// The number of droppable frames that wait.
     droppables: usize,
-    /// No frame expires earlier, microseconds of the node's clock; 0 = none does.
+    /// No frame expires before this time, in microseconds of the node's clock; 0 = no frame expires.
     first_expiry_us: u64,
-    /// The socket would take more: the rest waits only for the connection's next turn.
+    /// Whether the socket would take more, and the rest waits only for the connection's next turn.
     pub(super) is_sliced: bool,
-    /// When the socket has last taken bytes, microseconds of the node's clock.
+    /// When the socket last took bytes, in microseconds of the node's clock.
     moved_us: u64,
 }
 
 impl Queue {
-    /// Adds a frame that `readers` connections wait for, this one included.
+    /// Adds a frame for which `readers` connections wait, this one included.
     pub(super) fn push(&mut self, frame: Bytes, kind: OutputKind, readers: u32, expires_us: u64) {
         match kind {
             OutputKind::Ping => return self.ping = Some(frame),
@@ -108,7 +109,7 @@ impl Queue {
         self.frames.push_back(QueuedFrame { frame, expires_us, share, kind });
     }
 
-    /// Counts a frame of which this many bytes wait, by its kind.
+    /// Counts a frame by its kind. `left`: how many of its bytes wait.
     fn account(&mut self, kind: OutputKind, left: usize) {
         match kind {
             OutputKind::Answer => self.answers += left,
@@ -127,30 +128,30 @@ impl Queue {
         }
     }
 
-    /// Records that the first bytes of the first frame have been written already.
+    /// Records that the first bytes of the first frame are already written.
     pub(super) fn skip(&mut self, written: usize) {
         debug_assert!(self.written == 0 && self.frames.front().is_some_and(|first| written < first.frame.len()));
         self.written = written;
         self.take(written);
     }
 
-    /// Bytes that wait.
+    /// How many bytes wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of answers that wait.
+    /// How many bytes of answers wait.
     pub(super) fn answers(&self) -> usize {
         self.answers
     }
 
-    /// Bytes that only this connection makes the node hold.
+    /// How many bytes only this connection makes the node hold.
     pub(super) fn charge(&self) -> usize {
         self.charge
     }
 
-    /// Whether more pushes wait behind the frame that was begun than the limits allow: `size_max` bytes, `entries_max`
-    /// frames.
+    /// Whether more pushes wait than the limits allow (`size_max` bytes, `entries_max` frames). A frame that is partly
+    /// written does not count.
     fn is_beyond(&self, size_max: usize, entries_max: usize) -> bool {
         let begun = self.frames.front().filter(|first| self.written > 0 && first.kind != OutputKind::Answer);
         let (begun, begun_bytes) = begun.map_or((0, 0), |first| (1, first.frame.len() - self.written));
@@ -158,7 +159,7 @@ impl Queue {
         pushes > entries_max || bytes + pushes * ENTRY_SIZE > size_max
     }
 
-    /// Whether the pushes that can't be dropped are more than the limits allow: `size_max` bytes, `entries_max` frames.
+    /// Whether more pushes wait that can't be dropped than the limits allow: `size_max` bytes, `entries_max` frames.
     pub(super) fn is_overrun(&self, size_max: usize, entries_max: usize) -> bool {
         let pushes = self.pushes - self.droppables;
         let bytes = self.bytes - self.answers - self.droppable_bytes;
@@ -170,12 +171,13 @@ impl Queue {
         self.moved_us = now_us;
     }
 
-    /// How long the socket has taken no bytes, microseconds.
+    /// For how long the socket has taken no bytes, in microseconds.
     pub(super) fn stalled_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.moved_us)
     }
 
-    /// As [`Queue::expire`], for a queue that is not written now: some frames may stay for [`SEARCH_INTERVAL_US`].
+    /// The same as [`Queue::expire`], for a queue that is not written now. Some frames may stay for
+    /// [`SEARCH_INTERVAL_US`].
     pub(super) fn expire_in_time(&mut self, now_us: u64) -> u64 {
         if self.first_expiry_us.saturating_add(SEARCH_INTERVAL_US) > now_us {
             return 0;
@@ -183,7 +185,7 @@ impl Queue {
         self.expire(now_us)
     }
 
-    /// Drops the expired frames that have not been begun. Returns how many of them were droppable.
+    /// Drops expired frames, except one that is partly written. Returns how many of them were droppable.
     pub(super) fn expire(&mut self, now_us: u64) -> u64 {
         if self.first_expiry_us == 0 || self.first_expiry_us > now_us {
             return 0;
@@ -193,9 +195,9 @@ impl Queue {
         (before - self.droppables) as u64
     }
 
-    /// Drops the oldest droppable frames that have not been begun, until the queue is within its limits. The newest one
-    /// stays, and the frame that was begun does not count: else a frame larger than the limits would be the last one.
-    /// Returns how many.
+    /// Drops the oldest droppable frames until the queue is within its limits. Returns how many. The newest one stays,
+    /// and a partly written frame does not count. Otherwise a frame larger than the limits would be the last one that
+    /// the client gets.
     pub(super) fn drop_oldest(&mut self, size_max: usize, entries_max: usize) -> u64 {
         if !self.is_beyond(size_max, entries_max) {
             return 0;
@@ -220,19 +222,19 @@ impl Queue {
         dropped
     }
 
-    /// Drops every droppable frame that has not been begun. Returns how many.
+    /// Drops every droppable frame, except one that is partly written. Returns how many.
     pub(super) fn drop_droppable(&mut self) -> u64 {
         let before = self.droppables;
         self.retain(self.begun(), |queued| queued.kind != OutputKind::Droppable);
         (before - self.droppables) as u64
     }
 
-    /// The number of frames of which some bytes are written.
+    /// How many frames are partly written: 0 or 1.
     fn begun(&self) -> usize {
         usize::from(self.written > 0)
     }
 
-    /// Drops every frame of which no byte was written.
+    /// Drops every frame of which no byte is written.
     pub(super) fn clear_unbegun(&mut self) {
         (self.ping, self.pong) = (None, None);
         self.retain(self.begun(), |_| false);
@@ -255,7 +257,7 @@ impl Queue {
         }
     }
 
-    /// Counts bytes of the first frame as written.
+    /// Counts `taken` bytes of the first frame as written.
     fn take(&mut self, taken: usize) {
         self.bytes -= taken;
         match self.frames.front().map(|first| first.kind) {
@@ -265,7 +267,7 @@ impl Queue {
         }
     }
 
-    /// The first frame is written.
+    /// Removes the first frame, which is written.
     fn pop(&mut self) {
         let Some(first) = self.frames.pop_front() else { return };
         self.charge -= first.share as usize;
@@ -274,10 +276,10 @@ impl Queue {
         self.written = 0;
     }
 
-    /// Writes until the socket blocks, or a turn's share is written.
+    /// Writes until the socket blocks, or until the share of a turn is written.
     ///
     /// # Errors
-    /// The socket's, when it is broken.
+    /// The error of the socket, if it is broken.
     pub(super) fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> Result<Flushed> {
         let enough = self.bytes.saturating_sub(WRITE_PER_TURN_BYTES_MAX);
         loop {
@@ -292,7 +294,7 @@ impl Queue {
             let mut skipped = self.written;
             let slice = if self.droppables > 0 { DROPPABLE_SLICE } else { SLICE };
             for queued in &self.frames {
-                // Of one very large frame no more than is offered.
+                // Only as much of one very large frame is copied as is offered.
                 let part = &queued.frame[skipped..];
                 gathered.extend_from_slice(&part[..part.len().min(slice - gathered.len())]);
                 skipped = 0;
@@ -309,14 +311,15 @@ impl Queue {
         }
     }
 
-    /// Puts the newest ping and the newest pong in front of the queue, between two frames, each in place of an older.
+    /// Puts the newest ping and the newest pong in front of the queue, between two frames. Each replaces an older one
+    /// there.
     fn place_urgent(&mut self) {
         if self.written > 0 {
             return;
         }
         for (kind, frame) in [(OutputKind::Ping, self.ping.take()), (OutputKind::Pong, self.pong.take())] {
             let Some(frame) = frame else { continue };
-            // At most one of each kind stands there.
+            // The front holds at most one of each kind.
             let older = self.frames.iter().take(2).position(|queued| queued.kind == kind);
             if let Some(older) = older.and_then(|place| self.frames.remove(place)) {
                 self.bytes -= older.frame.len();
@@ -349,7 +352,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// A socket that takes this many bytes, then blocks.
+    /// A socket that takes this many bytes and then blocks.
     struct Narrow(usize, Vec<u8>);
 
     impl Write for Narrow {

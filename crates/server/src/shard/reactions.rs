@@ -1,5 +1,5 @@
-//! Reactions on a shard: what its clients have counted goes to the thread that keeps the totals, and what that thread
-//! shows goes to subscribers.
+//! Reactions on a shard. The shard sends what its clients have counted to the thread that keeps the totals. What that
+//! thread shows goes to subscribers.
 
 use bytes::Bytes;
 use touchline_engine::hub::DeliveryForm;
@@ -14,7 +14,7 @@ use crate::runtime::mailbox::ShownReactions;
 use crate::runtime::reaction_mailbox::ReactionMessage;
 
 impl Shard {
-    /// Sends what was counted since the last tick. If there is no room it waits, and counting goes on.
+    /// Sends what was counted since the last tick. If there is no room, the counts wait and the counting continues.
     pub(super) fn send_reactions(&mut self) {
         if !self.reactions.has_news() && self.unsent_reactions.is_empty() {
             return;
@@ -23,7 +23,7 @@ impl Shard {
         let (accepted, refused) = self.reactions.take_figures();
         metrics.accepted.add_shared(accepted);
         metrics.refused.iter().zip(refused).for_each(|(counter, n)| counter.add_shared(n));
-        // What waits is of earlier rounds, too: at most as much as one tick has counted.
+        // The counts that wait include earlier rounds. They are at most as many as one tick has counted.
         loop {
             if self.unsent_reactions.is_empty() {
                 self.unsent_reactions = self.reactions.take();
@@ -39,13 +39,13 @@ impl Shard {
         }
     }
 
-    /// What is open in a channel has changed.
+    /// Sets which reactions are open in a channel; None = those of its namespace.
     pub(super) fn set_open_reactions(&mut self, channel: ChannelName, open: Option<OpenReactions>) {
         self.reactions.set_open(channel, open, &mut self.unsent_reactions);
         self.send_reactions();
     }
 
-    /// Shows the reactions of channels at home here.
+    /// Shows changed reactions in the channels whose home is this shard.
     pub(super) fn show_reactions(&mut self, shown: Vec<ShownReactions>) {
         for ShownReactions { channel, news, state } in shown {
             if let Some(news) = news {
@@ -56,7 +56,7 @@ impl Shard {
         self.send_deliveries();
     }
 
-    /// Gives a new subscriber the reactions that its home's reply holds, behind the reply.
+    /// Sends a new subscriber the reactions in its home's reply, after the reply.
     pub(super) fn note_reactions(&mut self, slot: u32, ticket: Ticket, reactions: &Publication) {
         let held_max = self.generation.settings.client.queue_max_size;
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -73,7 +73,7 @@ impl Shard {
         }
     }
 
-    /// Counts the reaction of a client that only listens.
+    /// Counts a reaction that a client of a one-way transport has sent by another request.
     pub(super) fn receive_reaction(&mut self, slot: u32, request: &Bytes) {
         self.with_session(slot, |session, context| session.receive_reaction(request, context));
         self.charge(slot, 1, request.len());

@@ -11,18 +11,17 @@ use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
 use touchline_protocol::lines::{Lines, TooLong};
-use touchline_protocol::message::{Messages, Push};
 use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_close, encode_frame};
 use touchline_protocol::wire::Framing;
 use touchline_store::stats::Row;
 
 use super::budget::ANSWERS_AHEAD;
-use super::client_facts::{BROKEN_OFF, EndCause};
+use super::client_facts::EndCause;
 use super::connections::{Connection, ConnectionStage, NONE};
 use super::due::Due;
 use super::input::Input;
 use super::queue::OutputKind;
-use super::state::{SCRATCH_SIZE, Shard, WHEEL_TICKS, take_one};
+use super::state::{SCRATCH_SIZE, Shard, take_one};
 use super::unauthenticated::UnauthenticatedEntry;
 use crate::net::negotiated::Negotiated;
 use crate::net::socket::{AcceptedSocket, Socket};
@@ -34,28 +33,24 @@ use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::registry_mailbox::{RegistryMessage, client_id_suffix};
 use crate::runtime::reply_to::ReplyTo;
 
-/// Reads of one connection in one turn; the rest waits for the next turn, so that one busy client delays no other.
+/// Reads of one connection in one turn. The rest waits for the next turn, so that a busy client delays no other.
 const READS_MAX: usize = 2;
-/// Bytes of one such read, unless something larger has begun to arrive.
+/// How many bytes such a read takes, unless a larger message has begun to arrive.
 pub(super) const READ_SIZE: usize = 8 * 1024;
-/// Time that a client has to answer a close frame, tenths of a second.
-pub(super) const CLOSE_TENTHS: u32 = 50;
-/// The close code that is never sent (RFC 6455 section 7.4.1): none was given.
+/// The close code for "no code was given", which is never sent (RFC 6455 section 7.4.1).
 const NO_CODE: u16 = 1_005;
 
-// A read of a turn fits into the scratch buffer.
+// The scratch buffer holds one read of a turn.
 const _: () = assert!(READ_SIZE <= SCRATCH_SIZE);
-// The wheel reaches the deadline of a close, so that it is booked once.
-const _: () = assert!(CLOSE_TENTHS as usize <= WHEEL_TICKS);
 
 impl Shard {
-    /// Takes over a connection from HTTP.
+    /// Takes over a connection whose handshake HTTP has finished.
     pub(super) fn adopt(&mut self, connection: AdoptedConnection) {
         let AdoptedConnection { socket, negotiated, response_head, prefix, user } = connection;
         let is_websocket = negotiated.wire.is_websocket();
         let is_tls = matches!(socket, AcceptedSocket::Tls(..));
         if matches!(socket, AcceptedSocket::Pair(_)) {
-            // One of many streams of an HTTP/2 connection: no room has been made for it yet.
+            // It is one of many streams of an HTTP/2 connection: no room has been made for it yet.
             self.limit_unauthenticated();
         }
         let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
@@ -148,13 +143,13 @@ impl Shard {
         Some(slot)
     }
 
-    /// Reads what a socket has received. `until_end`: also after a short read, because the peer has closed its side.
+    /// Reads what a socket has received. `until_end`: read on after a short read, because the peer has closed its side.
     pub(super) fn read(&mut self, slot: u32, until_end: bool) {
         self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));
     }
 
-    /// Continues with connections that had more input than one turn allows, and with those whose rate limit lets them
-    /// go on.
+    /// Continues with connections that had more input than one turn allows, and with those whose rate limit allows
+    /// more again.
     pub(super) fn serve_unread(&mut self) {
         while self.throttled.peek().is_some_and(|Reverse((until_us, ..))| *until_us <= self.now_us) {
             let Some(Reverse((_, slot, generation))) = self.throttled.pop() else { break };
@@ -171,17 +166,17 @@ impl Shard {
     }
 
     fn read_some(&mut self, slot: u32, until_end: bool) {
-        if !self.go_on(slot) {
+        if self.is_lingering(slot) || !self.go_on(slot) {
             return;
         }
         for _ in 0..READS_MAX {
-            // The input waits in the socket's buffer, and in the end on the peer's side.
+            // The input waits in the socket's buffer, and finally in that of the peer.
             if self.must_wait(slot) {
                 return;
             }
             let Some(connection) = self.connections.get_mut(slot) else { return };
             let is_emptied = connection.socket.is_emptied_by_short_read();
-            // Commands are read a few at a time; one that is large is read whole.
+            // A read takes a few commands; a large command is read whole.
             let most = if connection.input.begun() >= READ_SIZE / 2 { SCRATCH_SIZE } else { READ_SIZE };
             match connection.socket.read(&mut self.scratch[..most]) {
                 Ok(0) => return self.handle_end_of_input(slot),
@@ -190,7 +185,7 @@ impl Shard {
                     let mut scratch = std::mem::take(&mut self.scratch);
                     self.receive(slot, &mut scratch[..length]);
                     self.scratch = scratch;
-                    // A short read has emptied the socket; new bytes will be a new event (epoll(7), edge-triggered).
+                    // A short read has emptied the socket; new bytes cause a new event (epoll(7), edge-triggered).
                     if length < most && !until_end && is_emptied {
                         return;
                     }
@@ -203,14 +198,14 @@ impl Shard {
         self.unread.push(slot);
     }
 
-    /// The peer has closed its side. A client that sent lines may still wait for the replies.
+    /// Handles that the peer has closed its side. A client that sent lines may still wait for the replies.
     fn handle_end_of_input(&mut self, slot: u32) {
         if let Some(connection) = self.connections.get_mut(slot)
             && connection.transport == Transport::Tcp
             && connection.stage == ConnectionStage::Open
             && connection.session.is_awaiting()
         {
-            // The reply causes another read, which meets this end of input again.
+            // The reply causes another read, which finds this end of input again.
             connection.is_held = true;
             return;
         }
@@ -221,7 +216,7 @@ impl Shard {
             .map(|connection| connection.stage)
         {
             Some(ConnectionStage::Open) => self.end(slot),
-            // Its output is still being written.
+            // The output of the connection is still being written.
             Some(ConnectionStage::Ending(_)) => {}
             _ => self.remove(slot),
         }
@@ -292,8 +287,8 @@ impl Shard {
     fn serve_event(&mut self, slot: u32, event: FrameEvent<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != ConnectionStage::Open {
-            // The server has sent a close frame: only the client's own matters. Its other frames are charged all the
-            // same.
+            // The server has sent a close frame: only the client's close frame matters now. Its other frames are still
+            // charged.
             return if matches!(event, FrameEvent::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
         match event {
@@ -343,14 +338,14 @@ impl Shard {
         }
     }
 
-    /// A connection, and the context by which its session decides.
-    fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
+    /// Returns a connection, and the context with which its session decides.
+    pub(super) fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
         self.effects.begin();
         let random = self.random.u64(..);
         let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;
-        // Commands that come by other requests can't wait in a socket: they wait in the session.
+        // Commands of other requests can't wait in a socket, so they wait in the session.
         let ahead = if connection.is_throttled { 0 } else { ANSWERS_AHEAD };
         let bytes = ahead.saturating_sub(connection.answers());
         let context = Context {
@@ -369,12 +364,12 @@ impl Shard {
         Some((connection, context))
     }
 
-    /// Lets a session decide without a request of its client, then performs its effects.
+    /// Has a session decide without a request of its client, then performs the effects.
     pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         self.decide(slot, OutputKind::Push, decide);
     }
 
-    /// Lets a session decide, then performs its effects. `kind`: the kind of its output.
+    /// Has a session decide, then performs the effects. `kind`: the kind of its output.
     pub(super) fn decide(&mut self, slot: u32, kind: OutputKind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         if self.connections.get(slot).is_none_or(|connection| connection.stage != ConnectionStage::Open) {
             return;
@@ -405,7 +400,7 @@ impl Shard {
             self.tell_subscriptions(slot);
         }
         if is_found {
-            // From now on the server API reaches it by its user.
+            // From now on the server API finds the connection by its user.
             self.users.insert(slot, &mut self.connections);
         }
         if let Some((minute_stats, audience)) = self.minute_stats() {
@@ -467,7 +462,7 @@ impl Shard {
         }
     }
 
-    fn send_requests(&mut self, slot: u32) {
+    pub(super) fn send_requests(&mut self, slot: u32) {
         let generation = self.connections.generation(slot);
         for outbound in self.effects.requests.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
@@ -484,117 +479,6 @@ impl Shard {
             let connection = ConnectionId { shard: self.id, slot, generation };
             let reply_to = ticket.map_or(ReplyTo::Discard, |ticket| ReplyTo::Session(connection, ticket));
             self.node.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
-        }
-    }
-
-    /// Ends a connection with a reason: the client gets it, and has [`CLOSE_TENTHS`] to close.
-    pub(super) fn disconnect(&mut self, slot: u32, why: Disconnect) {
-        let until = tenths(self.now_us) + CLOSE_TENTHS;
-        let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == ConnectionStage::Open) else {
-            return;
-        };
-        connection.stage = ConnectionStage::Closing(until);
-        if why == Disconnect::SLOW {
-            // A client that has not read in time loses its queue: it has to recover.
-            self.outbox.discard(&mut connection.due);
-            if let Some(queue) = &mut connection.queue {
-                let before = queue.bytes();
-                queue.clear_unbegun();
-                self.metrics.requeue(before, queue.bytes());
-            }
-        }
-        if std::mem::take(&mut connection.is_throttled) || connection.is_held {
-            // The input that was held may end with the client's close frame.
-            self.unread.push(slot);
-        }
-        connection.close_code = why.code;
-        self.metrics.count_disconnect(why.code);
-        let wire = connection.wire;
-        let mut frame = Vec::new();
-        if wire.is_websocket() {
-            encode_close(why.code, &why.reason, &mut frame);
-        } else {
-            let mut farewell = Messages::default();
-            farewell.encode_as(wire.encoding);
-            farewell.push("", &Push::Disconnect(&why));
-            wire.frame(farewell.bytes(), &mut frame);
-        }
-        self.note_own(slot, frame.into());
-        let cause = if why == Disconnect::SHUTDOWN { EndCause::Restart } else { EndCause::Server };
-        self.leave(slot, &why.reason, cause);
-        if wire.is_websocket() { self.book(slot) } else { self.end(slot) }
-    }
-
-    /// Closes the socket once its output is written.
-    fn end(&mut self, slot: u32) {
-        let until = tenths(self.now_us) + CLOSE_TENTHS;
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.stage = ConnectionStage::Ending(until);
-        // The outbox visits the connection even if it has no output, and then the socket is closed.
-        self.note_own(slot, Bytes::new());
-        self.book(slot);
-    }
-
-    /// Ends the session and its subscriptions. `reason`: what the client is told; empty = nothing.
-    fn leave(&mut self, slot: u32, reason: &str, cause: EndCause) {
-        if self.node.events.get().is_some() {
-            self.tell_disconnected(slot, reason, cause);
-        }
-        if self.users.remove(slot, &mut self.connections) {
-            self.note_leaving(slot);
-        }
-        let Some((connection, mut context)) = self.context(slot) else { return };
-        let subscriptions = connection.session.subscription_count();
-        context.effects.messages.encode_as(connection.wire.encoding);
-        connection.session.close(&mut context);
-        if let Some((minute_stats, audience)) = self.minute_stats() {
-            minute_stats.note_leavers(audience.hub, audience.connections);
-        }
-        self.metrics.subscriptions.subtract(subscriptions as u64);
-        if !self.effects.subscription_changes.is_empty() {
-            self.tell_subscriptions(slot);
-        }
-        self.send_requests(slot);
-        self.send_hook_calls(slot);
-    }
-
-    /// Removes a connection: the peer has gone, or all output is written.
-    pub(super) fn remove(&mut self, slot: u32) {
-        if self.connections.get(slot).is_none() {
-            return;
-        }
-        self.leave(slot, "", EndCause::Client);
-        self.settle_session(slot);
-        if !self.address_slots.is_empty() {
-            self.address_slots.remove(&slot);
-        }
-        if !self.told_addresses.is_empty() {
-            self.told_addresses.remove(&slot);
-        }
-        if !self.forwarded.is_empty() {
-            self.forwarded.remove(&slot);
-        }
-        if !self.connecting.is_empty() {
-            self.connecting.remove(&slot);
-        }
-        if let Some(mut connection) = self.connections.remove(slot) {
-            if let Some(stats) = self.node.stats() {
-                let (closed_ms, opened_ms) = (self.now_ms, self.node.clock.at(connection.opened));
-                let code = if connection.close_code == 0 { BROKEN_OFF } else { connection.close_code };
-                stats.record(Row::Connection {
-                    opened_ms,
-                    closed_ms,
-                    transport: connection.transport.as_str(),
-                    agent: connection.agent.as_str(),
-                    code,
-                });
-            }
-            self.outbox.discard(&mut connection.due);
-            self.metrics.requeue(connection.queue.map_or(0, |queue| queue.bytes()), 0);
-            self.metrics.buffered_bytes.subtract(u64::from(connection.buffered));
-            self.metrics.connections.subtract(1);
-            self.metrics.programs.leave(connection.program);
-            self.metrics.transports[connection.transport as usize].open.subtract(1);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Another generation of settings: the shard takes it between two messages, tells when its own thread works with it,
-//! and then asks anew what its connections are permitted.
+//! Switches a shard to another generation of settings between two messages. It reports when the shard's own thread
+//! works with the generation. Then it checks again what its connections are permitted.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 use super::state::Shard;
 use crate::runtime::generation::{Generation, generation_here, set_generation_here};
 
-/// Connections whose permissions are asked anew in a second.
+/// How many connections a second have their permissions checked again.
 const REVIEWS_PER_SECOND: u64 = 1_000;
-/// Most of them at once, after a pause.
+/// How many connections are checked at once at most, after a pause.
 const REVIEWS_AT_ONCE: u64 = 50;
 
 impl Shard {
-    /// Takes a generation. `taken`: told when the shard's own thread works with it. An older one than the shard has is
-    /// not taken.
+    /// Switches to a generation. `taken`: notified when the shard's own thread works with it. An older generation than
+    /// the shard's own is ignored.
     pub(super) fn take_generation(&mut self, generation: Arc<Generation>, taken: oneshot::Sender<()>) {
         if generation.number > self.generation.number {
             let namespaces = &generation.session.namespaces;
@@ -37,7 +37,8 @@ impl Shard {
         self.reload.taken.push(taken);
     }
 
-    /// On the shard's own thread, where requests of HTTP run between two turns: they work with the same generation.
+    /// Makes the shard's own thread work with the shard's generation, so that HTTP requests between two turns use it
+    /// too.
     pub(super) fn follow_generation(&mut self) {
         if generation_here() != self.generation.number {
             set_generation_here(&self.generation);
@@ -47,7 +48,7 @@ impl Shard {
         });
     }
 
-    /// Asks for some connections anew what they are permitted, if a review is under way.
+    /// Checks the permissions of some connections again, if a review is under way.
     pub(super) fn continue_review(&mut self) {
         let Some(first) = self.reload.next else { return };
         let due = self.now_us.saturating_sub(self.reload.stepped_us) * REVIEWS_PER_SECOND / 1_000_000;

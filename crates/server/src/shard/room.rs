@@ -1,5 +1,5 @@
-//! Room for new connections: when too many are unauthenticated, or no file descriptors are left, the shard closes the
-//! oldest unauthenticated connection, here or on the shard that has most of them.
+//! Makes room for new connections. If too many are unauthenticated, or no file descriptors are left, the oldest
+//! unauthenticated connection is closed, on this shard or on the shard that has most of them.
 
 use touchline_engine::ShardId;
 
@@ -8,13 +8,13 @@ use super::unauthenticated::{Closed, UnauthenticatedEntry};
 use crate::runtime::connection_guard::ConnectionGuard;
 use crate::runtime::mailbox::Message;
 
-/// Entries beyond twice the number of unauthenticated connections, at which stale entries are removed.
+/// How many entries beyond twice the number of unauthenticated connections may remain before stale entries are removed.
 const STALE_MAX: usize = 64;
-/// The most connections that one shard closes at once for another.
+/// How many connections one shard closes at once for another shard at most.
 const ROOM_MAX: usize = 32;
 
 impl Shard {
-    /// A pass for a task that serves a connection. The task holds it until it ends.
+    /// Makes a guard for a task that serves a connection. The task holds the guard until it ends.
     pub(super) fn pass(&mut self) -> ConnectionGuard {
         let (guard, tell) = ConnectionGuard::new(self.node.shards[usize::from(self.id)].tasks());
         self.note_unauthenticated(UnauthenticatedEntry::Task(tell));
@@ -27,7 +27,7 @@ impl Shard {
         self.forget_settled();
     }
 
-    /// Removes the entries of connections that are not unauthenticated any more, once they are many.
+    /// Removes the entries of connections that are no longer unauthenticated, once there are many such entries.
     pub(super) fn forget_settled(&mut self) {
         if self.unauthenticated.entries.len() > 2 * self.unauthenticated_count() + STALE_MAX {
             let mut all = std::mem::take(&mut self.unauthenticated.entries);
@@ -51,9 +51,9 @@ impl Shard {
         }
     }
 
-    /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with
-    /// most unauthenticated connections closes its oldest: a shard with few would close connections that have only
-    /// just come.
+    /// Makes room when the process has no descriptors left. All shards share the descriptors, so the shard with most
+    /// unauthenticated connections closes its oldest. A shard with few would close connections that have only just
+    /// arrived.
     pub(super) fn make_room(&mut self) -> Closed {
         let own = self.unauthenticated_count();
         let counts = self.node.shards.iter().map(|shard| shard.metrics.unauthenticated.get() as usize).enumerate();
@@ -67,7 +67,7 @@ impl Shard {
         }
     }
 
-    /// Closes unauthenticated connections for another shard (`from`), and tells it.
+    /// Closes unauthenticated connections for another shard (`from`), and notifies it.
     pub(super) fn make_room_for(&mut self, from: ShardId, closes: usize) {
         for _ in 0..closes {
             if self.close_oldest() == Closed::Nothing {
@@ -109,7 +109,7 @@ impl Shard {
         Closed::Nothing
     }
 
-    /// A session has connected, or ended before that.
+    /// Notes that a session has connected, or ended before that.
     pub(super) fn settle_session(&mut self, slot: u32) {
         if let Some(connection) = self.connections.get_mut(slot)
             && std::mem::take(&mut connection.is_unauthenticated)

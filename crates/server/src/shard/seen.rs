@@ -1,27 +1,27 @@
-//! Notes when users are connected: at the end of a user's last connection to this shard, and from time to time while
-//! there is one, so that the death of a node loses little.
+//! Notes when users are connected: at the end of a user's last connection to this shard, and from time to time before
+//! that. So little is lost if a node dies.
 
 use super::connections::NONE;
 use super::state::{SeenSweep, Shard};
 use crate::backend::seen;
 
-/// Time in which a shard looks at all its connections: so old may be what is known of the users of a node that died.
-/// Longer while more wait to be written than can be.
+/// How long a shard takes to look at all its connections, in milliseconds. The times of users on a node that dies may
+/// be this old. It takes longer while too many times wait to be written.
 const SWEEP_INTERVAL_MS: u64 = 300_000;
-/// The most connections that are looked at in one tick.
+/// How many connections the shard looks at in one tick at most.
 const VISITS_MAX: u32 = 2_048;
-/// Between two writes.
+/// The time between two writes, in milliseconds.
 const WRITE_INTERVAL_MS: u64 = 1_000;
 
 impl Shard {
-    /// Notes the user of a connection that was its last one here.
+    /// Notes the user of a connection that was the user's last one here.
     pub(super) fn note_leaving(&self, slot: u32) {
         if let (Some(seen), Some(connection)) = (&self.node.seen, self.connections.get(slot)) {
             seen.note([connection.session.user()], self.now_ms / 1_000);
         }
     }
 
-    /// Notes some of the users that are connected, and writes what waits.
+    /// Notes some of the connected users, and writes the times that wait.
     pub(super) fn tick_seen(&mut self) {
         let Some(seen) = &self.node.seen else { return };
         let sweep = &mut self.seen_sweep;

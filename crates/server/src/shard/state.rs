@@ -1,4 +1,4 @@
-//! What a shard owns, and how a fault of one connection is kept from the others.
+//! What a shard owns, and how the shard keeps a fault of one connection from the other connections.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -41,49 +41,50 @@ use crate::runtime::random::{self, ClientIdRandom};
 use crate::runtime::registry_mailbox::Probe;
 use crate::runtime::session_metrics::NumberedNamespaces;
 
-/// Messages of the mailbox served in one turn.
+/// How many messages of the mailbox are served in one turn.
 pub(super) const MESSAGES_MAX: usize = 256;
-/// Length of a tick, milliseconds.
+/// The length of a tick, in milliseconds.
 pub(super) const TICK_MS: u64 = 100;
-// Deadlines of connections are tenths of a second.
+// Deadlines of connections are in tenths of a second.
 const _: () = assert!(TICK_MS * 1_000 == TENTH_US);
-/// Ticks that the wheel reaches ahead: somewhat more than the usual time between pings.
+/// How many ticks the wheel reaches ahead: somewhat more than the usual time between pings.
 pub(super) const WHEEL_TICKS: usize = 512;
-/// Bytes read from a socket at once.
+/// How many bytes are read from a socket at once.
 pub(super) const SCRATCH_SIZE: usize = 64 * 1024;
 
-/// One event loop and all it owns.
+/// One event loop and everything that it owns.
 pub(crate) struct Shard {
     pub(super) id: ShardId,
     pub(super) node: Arc<Node>,
-    /// The settings that this shard works with.
+    /// The settings with which this shard works.
     pub(super) generation: Arc<Generation>,
     pub(super) services: Services,
     pub(super) metrics: Arc<ShardMetrics>,
     /// The counters of the namespaces of the generation.
     pub(super) namespaces: NumberedNamespaces,
     pub(super) mailbox: UnboundedReceiver<Message>,
-    /// Messages taken out of the mailbox that are about to be served.
+    /// Messages that were taken out of the mailbox and are served next.
     pub(super) taken: VecDeque<Message>,
     pub(super) registry: mio::Registry,
     pub(super) acceptor: Acceptor,
     pub(super) connections: Connections,
     pub(super) users: Users,
     pub(super) unauthenticated: Unauthenticated,
-    /// The most unauthenticated connections that this shard holds.
+    /// How many unauthenticated connections this shard may hold.
     pub(super) unauthenticated_max: usize,
-    /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
+    /// The counted place of each connection at its address, by the connection's slot; empty unless addresses are
+    /// limited.
     pub(super) address_slots: HashMap<u32, AddressSlot>,
-    /// The addresses of clients that the socket of their connection does not tell, by slot: proxies have told them, or
-    /// the connection is a stream of HTTP/2.
+    /// The client addresses that the sockets do not know, by slot: a proxy has reported them, or the connection is a
+    /// stream of HTTP/2.
     pub(super) told_addresses: HashMap<u32, IpAddr>,
-    /// What is known of connections whose client has not connected yet, by slot, where that is told.
+    /// What is known of connections whose client has not connected yet, by slot; kept only for events.
     pub(super) connecting: HashMap<u32, ConnectingFacts>,
     /// Ends of clients that wait for room in the mailbox of events.
     pub(super) unsent_ends: UnsentEnds<EventMessage>,
-    /// The lives in which the clients are told.
+    /// The lives of the node in which events report the clients.
     pub(super) telling: TellingLives,
-    /// The header fields of each connection that hooks pass on, by slot, where some hook does.
+    /// The header fields that hooks forward, by slot of the connection; empty if no hook does.
     pub(super) forwarded: HashMap<u32, ForwardedHeaders>,
     pub(super) hub: Hub,
     pub(super) channels: Channels,
@@ -91,80 +92,83 @@ pub(crate) struct Shard {
     pub(super) waiting: HashMap<ChannelName, WaitingRequests>,
     pub(super) outbox: Outbox,
     pub(super) wheel: Wheel,
-    /// Keys due in the current tick.
+    /// Keys that are due in the current tick.
     pub(super) due: Vec<(u32, u64)>,
-    /// Connections with more to read than one turn allows.
+    /// Connections that have more to read than one turn allows.
     pub(super) unread: Vec<u32>,
-    /// Connections with more to be written than one turn allows.
+    /// Connections that have more to write than one turn allows.
     pub(super) sliced: Vec<u32>,
-    /// Connections that have sent too much, and when they are read again, microseconds of the node's clock.
+    /// Connections that have sent too much, and when they are read again, in microseconds of the node's clock.
     pub(super) throttled: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Inline runs that this turn may still do.
+    /// How many inline runs this turn may still do.
     pub(super) inline_runs_left: usize,
-    /// Bytes of replies that this turn has made.
+    /// How many bytes of replies this turn has made.
     pub(super) made: usize,
     pub(super) scratch: Vec<u8>,
     pub(super) effects: Effects,
     pub(super) tracker: Tracker,
-    /// What the clients have reacted with since the last tick.
+    /// The reactions of the clients since the last tick.
     pub(super) reactions: ReactionBoard,
-    /// What was counted and has no room in the mailbox of the thread that keeps the totals.
+    /// Counted reactions that had no room in the mailbox of the thread that keeps the totals.
     pub(super) unsent_reactions: Vec<CountedReactions>,
     /// The minute statistics; None = they are switched off.
     pub(super) minute_stats: Option<Box<MinuteStats>>,
     pub(super) seen_sweep: SeenSweep,
-    /// Random bytes for the ids of clients.
+    /// Random bytes for client ids.
     pub(super) secure: ClientIdRandom,
-    /// Pseudo-random numbers for what needs no secret, such as the spread of pings: not of the seed of the epochs.
+    /// Pseudo-random numbers for values that need no secret, such as the spread of pings. The seed of the epochs is not
+    /// among them.
     pub(super) random: fastrand::Rng,
-    /// The time of this turn, Unix milliseconds.
+    /// The time of this turn, in Unix milliseconds.
     pub(super) now_ms: u64,
-    /// The time of this turn, microseconds of the node's clock.
+    /// The time of this turn, in microseconds of the node's clock.
     pub(super) now_us: u64,
     pub(super) drain: Option<Drain>,
-    /// A probe of all connections that is under way.
+    /// The probe of all connections that is under way; None = there is none.
     pub(super) probe_progress: Option<ProbeProgress>,
     pub(super) ban_sweep: BanSweep,
     pub(super) stepwise: StepwiseWork,
     pub(super) reload: ReloadProgress,
 }
 
-/// A drain under way: the shard disconnects some connections at each tick.
+/// A drain that is under way: the shard disconnects its clients at the pace of the node.
 pub(super) struct Drain {
+    /// Connections that have not been disconnected yet.
     pub(super) slots: Vec<u32>,
-    pub(super) each_tick: usize,
-    /// Until then those that wait for a backend are passed over, microseconds of the node's clock.
+    /// How many connections the shard had when the drain began.
+    pub(super) clients: usize,
+    /// Until when clients that wait for a backend are skipped, in microseconds of the node's clock.
     pub(super) patient_until_us: u64,
     pub(super) done: Option<oneshot::Sender<()>>,
 }
 
 /// A probe of all connections that is under way.
 pub(super) struct ProbeProgress {
-    /// Slots of the connections that may not have sent a pong yet.
+    /// Slots of connections that may not have sent a pong yet.
     pub(super) slots: Vec<u32>,
-    /// The registry actor is told when the last shard drops this.
+    /// When the last shard drops this, the registry actor is notified.
     pub(super) _done: Arc<Probe>,
 }
 
-/// A sweep over all connections, for bans that have come.
+/// A sweep over all connections, for new bans.
 #[derive(Debug, Default)]
 pub(super) struct BanSweep {
-    /// The slot that is next; None = no sweep is under way.
+    /// The slot that is judged next; None = no sweep is under way.
     pub(super) next: Option<u32>,
-    /// Bans have come that need another one.
+    /// Whether new bans need another sweep.
     pub(super) is_wanted: bool,
-    /// Before this time no other one begins, Unix milliseconds.
+    /// Until when no other sweep begins, in Unix milliseconds.
     pub(super) not_before_ms: u64,
 }
 
-/// The board of a shard on which nothing is counted yet.
+/// Makes the reaction board of a shard; nothing is counted yet.
 fn reaction_board(node: &Node, generation: &Generation, hash_seed: HashSeed) -> ReactionBoard {
     let namespaces = Arc::clone(&generation.session.namespaces);
     let admission = Arc::clone(&node.reactions.admission);
     ReactionBoard::with_admission(namespaces, generation.settings.reactions.channel_limit, admission, hash_seed)
 }
 
-/// The channels of a shard that has none yet, as the settings want them.
+/// Makes the empty channel table of a shard, as the settings want it.
 fn no_channels(node: &Node, generation: &Generation, seed: u64, hash_seed: HashSeed) -> Channels {
     let limit = generation.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
     let namespaces = Arc::clone(&generation.session.namespaces);
@@ -176,7 +180,7 @@ fn no_channels(node: &Node, generation: &Generation, seed: u64, hash_seed: HashS
     if node.cluster.is_some() { channels.in_cluster() } else { channels }
 }
 
-/// Connections of a shard whose client has not sent `connect` yet, at most.
+/// How many connections of a shard may be unauthenticated at most.
 fn unauthenticated_max(node: &Node, generation: &Generation) -> usize {
     match generation.settings.client.unauthenticated_connection_limit {
         0 => usize::MAX,
@@ -184,19 +188,19 @@ fn unauthenticated_max(node: &Node, generation: &Generation) -> usize {
     }
 }
 
-/// How far a shard has come in noting its connected users.
+/// How far a shard has got with noting its connected users.
 #[derive(Debug, Default)]
 pub(super) struct SeenSweep {
-    /// When the sweep began, Unix milliseconds.
+    /// When the sweep began, in Unix milliseconds.
     pub(super) began_ms: u64,
     /// The slot that is looked at next.
     pub(super) next: u32,
-    /// When what waits is written next, Unix milliseconds.
+    /// When the waiting times are written next, in Unix milliseconds.
     pub(super) write_at_ms: u64,
 }
 
 impl Shard {
-    /// An empty shard. `seed` must be random.
+    /// Makes a shard without connections. `seed` must be random.
     ///
     /// # Errors
     /// When the poller does not take a listener, or the system has no random numbers.
@@ -271,7 +275,7 @@ impl Shard {
         })
     }
 
-    /// The minute statistics, and what they count from; None = they are switched off.
+    /// The minute statistics, and what they count; None = they are switched off.
     pub(super) fn minute_stats(&mut self) -> Option<(&mut MinuteStats, Audience<'_>)> {
         let Shard { hub, channels, connections, minute_stats, node, .. } = self;
         let (minute_stats, stats) = (minute_stats.as_deref_mut()?, node.stats()?);
@@ -286,7 +290,7 @@ impl Shard {
         counts.connects.add(1);
     }
 
-    /// Runs work that one connection causes. A panic ends that connection only.
+    /// Runs work that one connection causes. A panic in it ends only that connection.
     pub(super) fn guarded(&mut self, slot: u32, work: impl FnOnce(&mut Shard, u32)) {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
             self.settle_session(slot);
@@ -298,7 +302,7 @@ impl Shard {
         }
     }
 
-    /// Runs work that a peer causes. False = it panicked, which is counted.
+    /// Runs work that a peer causes. False = the work panicked, and the panic was counted.
     pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Shard)) -> bool {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
         if result.is_err() {
@@ -311,7 +315,7 @@ impl Shard {
     }
 }
 
-/// Subtracts one if any is left. Returns whether any was.
+/// Subtracts one if there is one left. Returns whether there was.
 pub(super) fn take_one(left: &mut usize) -> bool {
     let has_any = *left > 0;
     *left = left.saturating_sub(1);

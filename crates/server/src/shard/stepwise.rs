@@ -12,19 +12,19 @@ use crate::runtime::audience::{AudienceQuestion, NodeAudience};
 use crate::runtime::mailbox::ConnectionAction;
 use crate::runtime::pacer::Pacer;
 
-/// Connections that commands reach in one turn.
+/// How many connections commands reach in one turn.
 const COMMANDED_IN_TURN: usize = 256;
-/// Memory of the commands without a rate that wait on a shard, bytes, above which no other one is taken.
+/// How many bytes the waiting commands without a rate may hold on a shard. Above it, no other one is taken.
 const WAITING_SIZE_MAX: usize = 64 * 1_024 * 1_024;
-/// What a command holds beside its connections and what these get, bytes.
+/// How many bytes a command holds in addition to its connections and what they get.
 const COMMAND_SIZE: usize = 512;
 
-/// Work of the server API that goes on in steps.
+/// Work of the server API that continues in steps.
 #[derive(Default)]
 pub(super) struct StepwiseWork {
     /// Commands to connections.
     pub(super) commands: PendingCommands,
-    /// Questions who would get a publication.
+    /// Questions about the subscribers that would get a publication.
     pub(super) audience_counts: AudienceCounts,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct StepwiseWork {
 #[derive(Default)]
 pub(super) struct PendingCommands {
     under_way: VecDeque<CommandUnderWay>,
-    /// Memory of those that have no rate, bytes.
+    /// How many bytes the commands without a rate hold.
     waiting_size: usize,
-    /// Whether some of them may go on in the next turn; else they wait for the next tick.
+    /// Whether some of the commands may continue in the next turn; otherwise they wait for the next tick.
     pub(super) is_due: bool,
-    /// Connections that commands may still reach in this turn.
+    /// How many connections commands may still reach in this turn.
     pub(super) left: usize,
 }
 
@@ -46,46 +46,46 @@ impl PendingCommands {
         self.is_due
     }
 
-    /// A turn begins.
+    /// Resets the limit of connections at the beginning of a turn.
     pub(super) fn begin_turn(&mut self) {
         self.left = COMMANDED_IN_TURN;
     }
 
-    /// A tick has come, which may be the turn of some connections.
+    /// Makes all commands due, because a tick may be the turn of some connections.
     pub(super) fn tick(&mut self) {
         self.is_due |= !self.under_way.is_empty();
     }
 
-    /// How many are under way.
+    /// The number of commands that are under way.
     pub(super) fn count(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Whether no other command without a rate is taken.
+    /// Whether no further command without a rate is taken.
     pub(super) fn is_full(&self) -> bool {
         self.waiting_size >= WAITING_SIZE_MAX
     }
 
-    /// Keeps what is left of a command, behind the others.
+    /// Keeps the rest of a command, behind the others.
     pub(super) fn keep(&mut self, command: CommandUnderWay) {
         self.waiting_size += command.waiting_size();
         self.under_way.push_back(command);
     }
 
-    /// Takes the command whose turn it is.
+    /// Takes the command whose turn it is; None = there is none.
     pub(super) fn take_next(&mut self) -> Option<CommandUnderWay> {
         let command = self.under_way.pop_front()?;
         self.waiting_size -= command.waiting_size();
         Some(command)
     }
 
-    /// Notes whether some of them may go on in the next turn.
+    /// Notes whether some of the commands may continue in the next turn.
     pub(super) fn note_due(&mut self) {
         let has_been_cut = self.left == 0 && !self.under_way.is_empty();
         self.is_due = has_been_cut || self.under_way.iter().any(|command| command.pacer.is_none());
     }
 
-    /// Ends the commands that have a rate.
+    /// Ends all commands that have a rate.
     pub(super) fn end_paced(&mut self) {
         self.under_way.retain(|command| command.pacer.is_none());
     }
@@ -93,42 +93,42 @@ impl PendingCommands {
 
 /// A command that has not reached all its connections.
 pub(super) struct CommandUnderWay {
-    /// Slots, and the generations that they had when the command came; the next one is the last.
+    /// Slots, and the generations that they had when the command arrived; the next one to serve is the last.
     pub(super) targets: Vec<(u32, u32)>,
     pub(super) action: Arc<ConnectionAction>,
-    /// The rate; None = it goes on in each turn.
+    /// The rate of the command; None = it continues in each turn.
     pub(super) pacer: Option<Arc<Pacer>>,
-    /// Takes the outcome; None = it has been told already.
+    /// Receives the outcome; None = the outcome was already sent.
     pub(super) reply: Option<oneshot::Sender<Result<u64, Error>>>,
-    /// Memory that it holds, bytes, as it was when it came.
+    /// How many bytes the command held when it arrived.
     pub(super) size: usize,
     pub(super) reached: u64,
     pub(super) result: Result<(), Error>,
 }
 
 impl CommandUnderWay {
-    /// Memory that a command for so many connections holds, bytes.
+    /// How many bytes a command for this many connections holds.
     pub(super) fn size_of(targets: usize, action: &ConnectionAction) -> usize {
         COMMAND_SIZE + targets * size_of::<(u32, u32)>() + action.size()
     }
 
-    /// Whether nobody waits for it any more, and no connection has had it.
+    /// Whether no caller waits for the command any more, and no connection has had it.
     pub(super) fn is_given_up(&self) -> bool {
         self.reached == 0 && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
-    /// What it counts for in [`WAITING_SIZE_MAX`]; those with a rate have a limit of their own.
+    /// How much the command counts towards [`WAITING_SIZE_MAX`]; commands with a rate have their own limit.
     fn waiting_size(&self) -> usize {
         if self.pacer.is_none() { self.size } else { 0 }
     }
 }
 
-/// The questions of a shard, in the order in which they came.
+/// The questions of a shard, in the order in which they arrived.
 #[derive(Default)]
 pub(super) struct AudienceCounts(pub(super) VecDeque<AudienceCount>);
 
 impl AudienceCounts {
-    /// Whether there is one.
+    /// Whether there is a question.
     pub(super) fn is_any(&self) -> bool {
         !self.0.is_empty()
     }
@@ -140,7 +140,7 @@ pub(super) struct AudienceCount {
     pub(super) tags: Tags,
     pub(super) cursor: AudienceCursor,
     pub(super) so_far: NodeAudience,
-    /// How many bytes the publication has in each form that somebody gets.
+    /// The size of the publication in bytes, in each form that a subscriber gets.
     pub(super) lengths: Vec<((Wire, DeliveryForm), u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! One turn of a shard: read from sockets, accept, serve the mailbox, tick, write what is due. Each step is bounded, so
-//! nothing starves behind a channel with many subscribers.
+//! One turn of a shard: it reads from sockets, accepts connections, serves the mailbox, ticks, and writes the output
+//! that is due. Each step is bounded, so nothing starves behind a channel with many subscribers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,29 +11,31 @@ use super::acceptor::{is_listener, is_pending};
 use super::budget::ANSWERS_AHEAD;
 use super::deliver;
 use super::state::{Drain, MESSAGES_MAX, Shard, TICK_MS, take_one};
+use crate::draining::note_connects;
 use crate::runtime::here::set_here;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
 use crate::runtime::session_metrics::NamespaceCounts;
 use crate::runtime::shard_handle::{Runnable, ShardHandle};
 
-/// Sockets served in one turn.
+/// How many sockets are served in one turn.
 const EVENTS_MAX: usize = 256;
-/// Writes to sockets in one turn: some 150 µs, the time for which other tasks of the thread may wait.
+/// How many writes to sockets one turn does. They take about 150 µs, for which other tasks of the thread may wait.
 const WRITES_MAX: usize = 32;
-/// Subscribers that a publication reaches in less time than it takes to wake the threads of their shards.
+/// A publication reaches this many subscribers in less time than it takes to wake the threads of their shards.
 const SMALL_AUDIENCE: u32 = 16;
-/// Inline runs of other shards in one turn: beyond them the shards' own threads are woken, so that a turn stays short.
+/// How many inline runs of other shards one turn does. Beyond them, the shards' own threads are woken, so that a turn
+/// stays short.
 const INLINE_RUNS_PER_TURN_MAX: usize = 32;
-/// Bytes of replies made in one turn, above which the rest of the mailbox waits for the next turn.
+/// How many bytes of replies one turn makes; then the rest of the mailbox waits for the next turn.
 const MADE_MAX: usize = 4 * 1024 * 1024;
 // A turn has room for the answers of many connections.
 const _: () = assert!(16 * ANSWERS_AHEAD <= MADE_MAX);
-/// Deliveries noted and not yet written, above which the mailbox must wait.
+/// How many deliveries may be noted and not yet written; above it, the mailbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 
-/// Takes the shard out of its handle when the shard's thread ends, also by a panic: the shard owns the node, and the
-/// node the handle.
+/// Takes the shard out of its handle when the shard's thread ends, even by a panic. The shard owns the node, and the
+/// node owns the handle.
 struct Installed<'h>(&'h ShardHandle);
 
 impl Drop for Installed<'_> {
@@ -56,6 +58,9 @@ impl Runnable for Shard {
         self.serve_unread();
         self.accept();
         self.serve_mailbox();
+        if self.drain.is_some() {
+            self.drain_some();
+        }
         self.continue_sweep();
         self.continue_commands();
         self.continue_audience();
@@ -176,7 +181,7 @@ impl Shard {
         if event.is_writable() {
             self.flush_writable(slot);
         }
-        if event.is_read_closed() && self.has_left_waiting(slot) {
+        if event.is_read_closed() && (self.has_left_waiting(slot) || self.is_lingering(slot)) {
             return self.guarded(slot, Shard::remove);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
@@ -245,12 +250,12 @@ impl Shard {
             Message::Probe(done) => self.probe(done),
             Message::MakeRoom { closes, from } => self.make_room_for(from, closes),
             Message::RoomIsMade => self.retry_accepts(),
-            Message::Drain { over_ms, patience_ms, done } => {
+            Message::Drain { patience_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
-                let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
+                let clients = slots.len();
                 let patient_until_us = self.now_us.saturating_add(patience_ms * 1_000);
                 self.stepwise.commands.end_paced();
-                self.drain = Some(Drain { slots, each_tick, patient_until_us, done: Some(done) });
+                self.drain = Some(Drain { slots, clients, patient_until_us, done: Some(done) });
             }
         }
     }
@@ -260,7 +265,7 @@ impl Shard {
         self.namespaces.get(self.generation.session.namespaces.index_of(channel))
     }
 
-    /// Counts a publication. `bytes`: its data.
+    /// Counts a publication. `bytes`: the size of its data.
     pub(super) fn count_publication(&mut self, channel: &str, bytes: usize) {
         let counts = self.namespace_counts(channel);
         counts.inspect(|counts| counts.published(bytes));
@@ -299,7 +304,10 @@ impl Shard {
         self.metrics.publications_waiting.set(self.outbox.frames() as u64);
         self.publish_unauthenticated();
         self.forget_settled();
-        self.drain_some();
+        self.check_drain();
+        if self.id == 0 {
+            note_connects(&self.node, self.now_us);
+        }
         self.continue_probe();
         self.begin_sweep();
         self.continue_review();

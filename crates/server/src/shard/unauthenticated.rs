@@ -1,6 +1,6 @@
-//! Unauthenticated connections, whose client has not connected yet, oldest first: pending connections, tasks that read
-//! a header, negotiate TLS or read requests, and sessions before their connect command. When there are too many, or no
-//! file descriptors are left, the shard closes the oldest.
+//! Unauthenticated connections, whose client has not connected yet, oldest first. They are pending connections, tasks
+//! that read a header, negotiate TLS or read requests, and sessions before their connect command. If there are too
+//! many, or no file descriptors are left, the shard closes the oldest.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 /// One unauthenticated connection.
 pub(super) enum UnauthenticatedEntry {
     Pending(Token),
-    /// A task that ends when this sender tells it to. It closes the receiver when it is not unauthenticated any more.
+    /// A task, which ends when it gets a message from this sender. It closes the receiver when it is no longer
+    /// unauthenticated.
     Task(oneshot::Sender<()>),
     Session {
         slot: u32,
@@ -18,24 +19,23 @@ pub(super) enum UnauthenticatedEntry {
     },
 }
 
-/// The unauthenticated connections of a shard, by age. Entries of connections that are not any more stay until the
-/// shard meets them.
+/// The unauthenticated connections of a shard, by age. Stale entries stay until the shard meets them.
 #[derive(Default)]
 pub(super) struct Unauthenticated {
     pub(super) entries: VecDeque<UnauthenticatedEntry>,
-    /// The number of sessions among them.
+    /// How many of the entries are sessions.
     pub(super) sessions: usize,
 }
 
 /// The result of closing the oldest unauthenticated connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
-    /// It is closed, and its descriptor is free.
+    /// The connection is closed, and its descriptor is free.
     Now,
-    /// Its task has been told, and frees the descriptor when it runs.
+    /// The connection's task was notified. The task frees the descriptor when it runs.
     Soon,
-    /// Another shard has been asked; a message comes when it has closed some.
+    /// Another shard was asked. It sends a message when it has closed some connections.
     Elsewhere,
-    /// There was none to close.
+    /// There was no connection to close.
     Nothing,
 }

@@ -9,26 +9,25 @@ use touchline_engine::events::{HeldChanges, StateKey};
 use super::connections::{Connections, NONE};
 use crate::runtime::connected_users::ConnectedUsers;
 
-/// Finds connections by user, for a few bytes each.
+/// Finds connections by user, with a few bytes for each connection.
 pub(super) struct Users {
     hasher: DefaultHashBuilder,
     /// The first connection of each user.
     first: HashTable<u32>,
     /// Counts the users of all shards.
     connected_users: Arc<ConnectedUsers>,
-    /// Users that have got their first connection here or lost their last; None = they are not noted.
+    /// Users that got their first connection here, or lost their last; None = such changes are not noted.
     held: Option<HeldChanges>,
 }
 
 impl Users {
-    /// An empty table.
-    /// `notes_held`: [`Users::held_changes`] tells who comes and goes.
+    /// Makes an empty table. `notes_held`: whether [`Users::held_changes`] reports changes.
     pub(super) fn new(connected_users: Arc<ConnectedUsers>, notes_held: bool) -> Self {
         let held = notes_held.then(HeldChanges::default);
         Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), connected_users, held }
     }
 
-    /// Notes from now on who comes and goes; those who are there count as such who have just come.
+    /// Notes changes from now on. Users that are already connected count as newly connected.
     pub(super) fn note_held(&mut self, connections: &Connections) {
         if self.held.is_some() {
             return;
@@ -71,7 +70,7 @@ impl Users {
         }
     }
 
-    /// Takes a connection off its user's list. Returns whether it was the user's last one here.
+    /// Removes a connection from its user's list. Returns whether it was the user's last one here.
     pub(super) fn remove(&mut self, slot: u32, connections: &mut Connections) -> bool {
         let Some(connection) = connections.get_mut(slot).filter(|c| c.is_listed) else { return false };
         connection.is_listed = false;
@@ -99,13 +98,13 @@ impl Users {
         false
     }
 
-    /// The slot of one connection of the user, from which its others are linked; [`NONE`] = the user has none.
+    /// The slot of one connection of the user, which links to the user's others; [`NONE`] = the user has none.
     pub(super) fn first_of(&self, user: &str, connections: &Connections) -> u32 {
         let is_it = |&head: &u32| connections.get(head).is_some_and(|c| c.session.user() == user);
         self.first.find(self.hasher.hash_one(user), is_it).copied().unwrap_or(NONE)
     }
 
-    /// Users that have got their first connection here or lost their last; None = they are not noted.
+    /// Users that got their first connection here, or lost their last; None = such changes are not noted.
     pub(super) fn held_changes(&mut self) -> Option<&mut HeldChanges> {
         self.held.as_mut()
     }

@@ -7,12 +7,12 @@ use touchline_engine::request::WaitingRequest;
 
 use crate::runtime::reply_to::ReplyTo;
 
-/// The requests to one channel that wait until it is live, in order.
+/// The requests to one channel that wait until the channel is live, in order.
 #[derive(Default)]
 pub(super) struct WaitingRequests {
     pub(super) requests: Vec<(WaitingRequest, ReplyTo)>,
-    /// The subscribers that subscribe or unsubscribe by one of them, so that the next request need not be compared with
-    /// all that wait.
+    /// The subscribers that subscribe or unsubscribe by one of these requests. So the next request need not be compared
+    /// with all that wait.
     pub(super) subscribers: HashSet<ConnectionId>,
 }
 

@@ -8,7 +8,8 @@ use super::config::{load, verifier};
 use super::error::TlsError;
 use super::files::{Validity, authorities, certificates, private_key, validity};
 
-/// Checks the certificates of every port that speaks TLS, and the settings of ACME. Returns all faults.
+/// Checks the certificates of every port that uses TLS, and the settings of ACME. Returns all faults; empty = there are
+/// none.
 pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     let http = &settings.http_server;
     let internal = http.internal_tls.of_port();
@@ -33,7 +34,8 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     faults
 }
 
-/// The sections with certificates in files that are on, each with the time in which they are valid.
+/// The sections whose certificates are in files and switched on, each with the time in which its certificates are
+/// valid.
 pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<Validity, TlsError>)> {
     let http = &settings.http_server;
     let internal = http.internal_tls.of_port();
@@ -49,10 +51,11 @@ pub(crate) fn validities(settings: &Settings) -> Vec<(&'static str, Result<Valid
     checked.map(|(section, tls, _)| (section, validity(section, &tls.cert_pem))).collect()
 }
 
-/// Checks the TLS files of the connection to NATS. They must be paths, because they are read at every connect.
+/// Checks the TLS files of the connection to NATS. The settings must be paths, because the files are read at every
+/// connect.
 ///
 /// # Errors
-/// See [`TlsError`].
+/// [`TlsError`] says which file can't be used.
 pub(crate) fn check_nats(cluster: &ClusterSettings) -> Result<(), TlsError> {
     let (certificate, key) = (&cluster.nats_tls_cert, &cluster.nats_tls_key);
     for (name, value) in [("nats_tls_ca", &cluster.nats_tls_ca), ("nats_tls_cert", certificate), ("nats_tls_key", key)]

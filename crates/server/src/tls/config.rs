@@ -23,30 +23,28 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The TLS of one listener.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    /// The configuration section of its settings, for errors and logs.
+    /// The section of the configuration, for errors and logs.
     section: &'static str,
-    /// The source of certificates of a section that has no files; `None` = it must have files.
+    /// The source of the certificates if the section has no files; `None` = the section must have files.
     acme: Option<Arc<Acme>>,
     protocols: Vec<Vec<u8>>,
     state: RwLock<TlsState>,
 }
 
-/// What a listener's TLS works with. A reload replaces it.
+/// The settings of a listener's TLS and their configuration. A reload replaces them.
 #[derive(Debug, Clone)]
 pub(super) struct TlsState {
     settings: Arc<TlsSettings>,
     config: Arc<ServerConfig>,
-    /// When the first certificate of the chain is no longer valid, seconds since the Unix epoch; `None` = it is one of
-    /// ACME, which is renewed.
+    /// When the first certificate of the chain expires, in seconds since the Unix epoch; `None` = ACME renews it.
     expires_s: Option<u64>,
 }
 
 impl Tls {
-    /// Loads the certificates of a section. If the section names none, they come from `acme`. `protocols` are offered
-    /// by ALPN.
+    /// Loads the certificates of a section. If the section names none, they come from `acme`. ALPN offers `protocols`.
     ///
     /// # Errors
-    /// See [`TlsError`].
+    /// [`TlsError`] says what can't be used.
     pub(crate) fn open(
         section: &'static str,
         settings: &TlsSettings,
@@ -58,20 +56,21 @@ impl Tls {
         let state = RwLock::new(TlsState::load(section, settings, acme.as_deref(), &protocols)?);
         let tls = Arc::new(Tls { section, acme, protocols, state });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.state().stamps());
-        // The thread ends when the last owner drops this. If the system refuses it, the files are read only once.
+        // The thread ends when the last owner drops this. If the system refuses the thread, the files are read only
+        // once.
         let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
         Ok(tls)
     }
 
-    /// What other settings of the section stand for; [`Tls::adopt`] has new connections work with it.
+    /// Loads other settings of the section. [`Tls::adopt`] uses them for new connections.
     ///
     /// # Errors
-    /// See [`TlsError`].
+    /// [`TlsError`] says what can't be used.
     pub(super) fn prepare(&self, settings: &TlsSettings) -> Result<TlsState, TlsError> {
         TlsState::load(self.section, settings, self.acme.as_deref(), &self.protocols)
     }
 
-    /// New connections work with this from now on.
+    /// Uses this state for new connections from now on.
     pub(super) fn adopt(&self, state: TlsState) {
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
@@ -80,8 +79,7 @@ impl Tls {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The section, and when its first certificate is no longer valid, seconds since the Unix epoch. None = ACME
-    /// renews them.
+    /// The section, and when its first certificate expires, in seconds since the Unix epoch. None = ACME renews it.
     pub(crate) fn expiry(&self) -> Option<(&'static str, u64)> {
         self.state().expires_s.map(|expires_s| (self.section, expires_s))
     }
@@ -91,13 +89,14 @@ impl Tls {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
-    /// The TLS configuration for an ACME `tls-alpn-01` challenge handshake; the connection is closed after it. None =
-    /// the handshake is an ordinary one.
+    /// The TLS configuration for the handshake of an ACME `tls-alpn-01` challenge, after which the connection is
+    /// closed. None = the handshake is an ordinary one.
     pub(crate) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         self.acme.as_ref()?.challenge_config(hello)
     }
 
-    /// The user id that a client certificate names. None = no certificate, or the settings take no user from it.
+    /// The user id that a client certificate names; None = there is no certificate, or the settings take no user from
+    /// it.
     pub(crate) fn user(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
         user_of(self.state().settings.client_user, certificates?.first()?)
     }
@@ -119,7 +118,7 @@ impl TlsState {
         Ok(TlsState { settings: Arc::new(settings.clone()), config, expires_s })
     }
 
-    /// The modification times and sizes of the files; None for each that can't be read.
+    /// The modification times and sizes of the files; None for each file that can't be read.
     fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
         let settings = &self.settings;
         let stamp = |path: &String| fs::metadata(path).ok().and_then(|file| Some((file.modified().ok()?, file.len())));
@@ -141,14 +140,14 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
         match tls.prepare(&known.settings) {
             Ok(state) => {
                 let mut present = tls.state.write().unwrap_or_else(PoisonError::into_inner);
-                // A reload may have been faster.
+                // A reload of the settings may have been faster.
                 if Arc::ptr_eq(&present.settings, &known.settings) {
                     *present = state;
                 }
                 drop(present);
                 tracing::info!(section = tls.section, "certificates were read again");
             }
-            // Files are often written one after the other: at the next check they may be complete.
+            // Files are often written one after the other, so they may be complete at the next check.
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -159,10 +158,10 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     }
 }
 
-/// Asks clients for certificates, if there are authorities for them; None = there are none.
+/// Makes the verifier of client certificates, if the settings have authorities for them; None = there are none.
 ///
 /// # Errors
-/// See [`TlsError`].
+/// [`TlsError`] says what can't be used.
 pub(super) fn verifier(section: &str, settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     if settings.client_ca_pem.is_empty() {
         return Ok(None);
@@ -175,10 +174,10 @@ pub(super) fn verifier(section: &str, settings: &TlsSettings) -> Result<Option<A
     }))
 }
 
-/// The configuration of rustls that a section stands for.
+/// Makes the rustls configuration of a section.
 ///
 /// # Errors
-/// See [`TlsError`].
+/// [`TlsError`] says what can't be used.
 pub(super) fn load(
     section: &str,
     settings: &TlsSettings,
@@ -198,13 +197,13 @@ pub(super) fn load(
         }
     };
     config.alpn_protocols = protocols.to_vec();
-    // Tickets hold the state of sessions, so the server holds none.
+    // Tickets contain the state of sessions, so the server stores none.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
 }
 
-/// The user in a certificate's subject: all of it (RFC 4514), or its common name.
+/// The user in a certificate's subject: the whole subject (RFC 4514), or its common name.
 fn user_of(wanted: ClientUser, certificate: &[u8]) -> Option<String> {
     if wanted == ClientUser::None {
         return None;

@@ -9,70 +9,71 @@ pub enum TlsError {
     /// A file can't be read.
     #[error("{key}: {} can't be read", named(.path))]
     File {
-        /// The setting.
+        /// The configuration key of the file.
         key: String,
-        /// The file, if its name may be shown: a value that does not look like a path may be a malformed secret.
+        /// The path of the file; None = it is not shown, because a value that does not look like a path may be a
+        /// malformed secret.
         path: Option<PathBuf>,
         /// The system's reason.
         source: io::Error,
     },
-    /// A setting, or its file, does not hold what it should.
+    /// A setting, or its file, does not contain what it should.
     #[error("{key}: {} holds no {what} in PEM", named(.path))]
     Content {
-        /// The setting.
+        /// The configuration key of the setting.
         key: String,
-        /// The file, if there is one.
+        /// The path of the file; None = there is none, or it is not shown.
         path: Option<PathBuf>,
-        /// What was expected.
+        /// What the setting should contain.
         what: &'static str,
     },
-    /// A setting must be the path of a file, and holds PEM text instead.
-    #[error("{key}: expected the path of a file, found what should be in it")]
+    /// A setting must be the path of a file, but contains PEM text.
+    #[error("{key}: expected the path of a file, found the content of the file")]
     NoPath {
-        /// The setting.
+        /// The configuration key of the setting.
         key: String,
     },
     /// The certificate, key or authority that a section names can't be used.
     #[error("{section}: {source}")]
     Section {
-        /// The section, or a key of it.
+        /// The section, or a configuration key in it.
         section: String,
-        /// The reason.
+        /// Why it can't be used.
         source: Box<TlsError>,
     },
-    /// Certificate and key don't fit, or are of a kind that is not supported.
+    /// The certificate and the key don't match, or are of an unsupported kind.
     #[error("the certificate or its key can't be used")]
     Certificate(#[from] rustls::Error),
-    /// The authorities of clients can't be used.
+    /// The certificate authorities for clients can't be used.
     #[error("the authorities of client certificates can't be used")]
     Authorities(#[from] rustls::server::VerifierBuilderError),
-    /// Certificates are to be ordered, and no host name is given.
-    #[error("http_server.tls_autocert.host_whitelist: empty, and certificates are ordered for the names in it")]
+    /// Certificates should be ordered, but no host name is given.
+    #[error("http_server.tls_autocert.host_whitelist: empty, but certificates are ordered for the names in it")]
     NoHosts,
-    /// Certificates are to be ordered for a text that is not a host name.
+    /// Certificates should be ordered for a text that is not a host name.
     #[error(
         "http_server.tls_autocert.host_whitelist: {host:?} is not a host name \
          (a wildcard can't be proved by TLS or HTTP)"
     )]
     Host {
-        /// What was given.
+        /// The text that was given.
         host: String,
     },
     /// The secret of an external account is malformed.
     #[error("http_server.tls_autocert.eab_hmac_key: not URL-safe base64")]
     Binding,
-    /// The directory of certificates can't be made.
-    #[error("http_server.tls_autocert.cache_dir: {path} can't be made")]
+    /// The directory of certificates can't be created.
+    #[error("http_server.tls_autocert.cache_dir: {path} can't be created")]
     Cache {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// `http-01` challenges can't be served.
+    /// The node can't listen for `http-01` challenges.
     #[error("http_server.tls_autocert.http_addr: can't listen on {address:?}")]
     Proofs {
-        /// The address.
+        /// The address of the challenges.
         address: String,
         /// The system's reason.
         source: io::Error,
@@ -80,7 +81,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// The same, with its section, if it does not name its key already.
+    /// Adds the section to the error, unless the error already names its key.
     pub(super) fn of(self, section: &str) -> Self {
         match self {
             TlsError::Certificate(_) | TlsError::Authorities(_) => {
@@ -91,7 +92,7 @@ impl TlsError {
     }
 }
 
-/// The path as an error shows it; a stand-in text when the path is not shown.
+/// The path as an error shows it; a stand-in text if the path is not shown.
 fn named(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or_else(|| "the value".to_owned(), |path| path.display().to_string())
 }

@@ -8,10 +8,10 @@ use x509_cert::der::Decode;
 use super::error::TlsError;
 use super::pem;
 
-/// The certificate authorities in the value of a setting; none in an empty one.
+/// Reads the certificate authorities in the value of a setting. An empty value has none.
 ///
 /// # Errors
-/// See [`TlsError`].
+/// [`TlsError`] says what can't be used.
 pub(crate) fn authorities(key: &str, value: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     if !value.is_empty() {
@@ -22,7 +22,7 @@ pub(crate) fn authorities(key: &str, value: &str) -> Result<RootCertStore, TlsEr
     Ok(roots)
 }
 
-/// The certificate chain and the key by which this node is known to other servers.
+/// Reads the certificate chain and the key by which other servers know this node.
 ///
 /// # Errors
 /// [`TlsError::File`], and [`TlsError::Content`] when one of them is missing.
@@ -35,7 +35,7 @@ pub(crate) fn client_certificate(
     Ok((chain, private_key(&format!("{section}.key_pem"), key_pem)?))
 }
 
-/// The private key that the value of a setting stands for.
+/// Reads the private key in the value of a setting.
 ///
 /// # Errors
 /// [`TlsError::File`], and [`TlsError::Content`] when there is none.
@@ -43,7 +43,7 @@ pub(super) fn private_key(key: &str, value: &str) -> Result<PrivateKeyDer<'stati
     PrivateKeyDer::from_pem_slice(&pem::read(key, value)?).map_err(|_| content(key, value, "private key"))
 }
 
-/// The certificates that the value of a setting stands for.
+/// Reads the certificates in the value of a setting.
 ///
 /// # Errors
 /// [`TlsError::File`], and [`TlsError::Content`] when there is none.
@@ -52,10 +52,10 @@ pub(super) fn certificates(key: &str, value: &str) -> Result<Vec<CertificateDer<
     all.ok().filter(|all| !all.is_empty()).ok_or_else(|| content(key, value, "certificate"))
 }
 
-/// The beginning and the end of the time in which all certificates of a chain are valid, Unix seconds.
+/// The beginning and the end of the time in which all certificates of a chain are valid, in Unix seconds.
 pub(crate) type Validity = (u64, u64);
 
-/// The time in which all certificates of a value are valid.
+/// Reads the time in which all certificates of a value are valid.
 ///
 /// # Errors
 /// [`TlsError::File`], and [`TlsError::Content`] when one cannot be read.

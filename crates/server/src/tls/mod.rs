@@ -1,5 +1,5 @@
-//! TLS: certificates from files (read again when the files change), from the settings themselves, or from an ACME
-//! authority; and the user that a client certificate names.
+//! TLS. Certificates come from files, which are read again when they change, from the settings themselves, or from an
+//! ACME authority. A client certificate may name the user.
 
 mod acme;
 mod check;

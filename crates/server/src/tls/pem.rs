@@ -1,5 +1,5 @@
-//! Settings that stand for PEM: the text itself, its base64, or the path of a file. The value may be a secret in any of
-//! these forms, so an error never contains it, except for what looks like a path.
+//! Settings that contain PEM: the text itself, its base64, or the path of a file. The value may be a secret in any of
+//! these forms. So an error never contains it, unless it looks like a path.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use touchline_config::{inline_pem, read_regular_file};
 
 use super::error::TlsError;
 
-/// Largest file of certificates or keys, bytes.
+/// The largest file of certificates or keys, in bytes.
 const PEM_FILE_MAX: u64 = 1_048_576;
-/// Longest path of a missing file that an error shows, bytes.
+/// The longest path of a missing file that an error shows, in bytes.
 const PATH_SHOWN: usize = 255;
-/// Longest extension of such a file, bytes.
+/// The longest extension of such a file, in bytes.
 const EXTENSION_SHOWN: usize = 12;
 
-/// The bytes that the value of a setting stands for.
+/// Reads the bytes that the value of a setting means.
 ///
 /// # Errors
 /// [`TlsError::File`] when it is a path and the file can't be read.
@@ -24,16 +24,18 @@ pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
         None => {
             let unreadable = |source| TlsError::File { key: key.to_owned(), path: shown(value), source };
             let bytes = read_regular_file(Path::new(value), PEM_FILE_MAX).map_err(unreadable)?;
-            // What is in a file may be packed as what is written in its place may be.
+            // The content of a file may be in base64, as a value in the settings may be.
             Ok(std::str::from_utf8(&bytes).ok().and_then(inline_pem).unwrap_or(bytes))
         }
     }
 }
 
-/// The text that the value of a setting stands for; none of an empty one.
+/// Reads the PEM text that the value of a setting means: the value itself, its base64, or a file. An empty value gives
+/// an empty text.
 ///
 /// # Errors
-/// [`TlsError::File`] when it is a path and the file can't be read, and [`TlsError::Content`] when it is not UTF-8.
+/// [`TlsError::File`] when the value is a path and the file can't be read, and [`TlsError::Content`] when it is not
+/// UTF-8.
 pub fn read_pem(key: &str, value: &str) -> Result<String, TlsError> {
     if value.is_empty() {
         return Ok(String::new());
@@ -42,11 +44,11 @@ pub fn read_pem(key: &str, value: &str) -> Result<String, TlsError> {
     String::from_utf8(read(key, value)?).map_err(no_text)
 }
 
-/// The value as a path that may be shown: a file that is there, or a name with an extension, which neither PEM nor
-/// base64 has.
+/// The value as a path that may be shown; None = it may be a secret. It may be shown if the file exists, or if the
+/// value is a name with an extension. Neither PEM nor base64 has an extension.
 pub(super) fn shown(value: &str) -> Option<PathBuf> {
     let path = Path::new(value);
-    // What stands behind a dot of a token is longer than an extension.
+    // The part of a token after a dot is longer than an extension.
     let has_extension = path.extension().is_some_and(|extension| extension.len() <= EXTENSION_SHOWN);
     let is_name = has_extension && value.len() <= PATH_SHOWN && !value.contains(char::is_whitespace);
     (inline_pem(value).is_none() && (is_name || path.exists())).then(|| path.to_owned())

@@ -8,29 +8,30 @@ use super::acme::{Acme, PendingRenewal};
 use super::config::{Tls, TlsState};
 use super::error::TlsError;
 
-/// The protocols that ports of HTTP offer by ALPN.
+/// The protocols that HTTP ports offer by ALPN.
 const HTTP: [&str; 2] = ["h2", "http/1.1"];
 
-/// The TLS configuration of each port; `None` = the port does not speak TLS.
+/// The TLS configuration of each port; `None` = the port does not use TLS.
 pub(crate) struct PortsTls {
-    /// The port's of clients over HTTP.
+    /// The TLS of the clients' HTTP port.
     pub(crate) http: Option<Arc<Tls>>,
-    /// The port's of lines over TCP.
+    /// The TLS of the port for lines over TCP.
     pub(crate) lines: Option<Arc<Tls>>,
-    /// The internal port's.
+    /// The TLS of the internal port.
     pub(crate) inner: Option<Arc<Tls>>,
-    /// The port's of the server API over gRPC.
+    /// The TLS of the gRPC port of the server API.
     pub(crate) grpc: Option<Arc<Tls>>,
 }
 
-/// What other settings stand for at each port, checked and not in use yet.
+/// New TLS states for the ports; they are checked and not in use yet.
 pub(crate) struct PreparedTls(Vec<(Arc<Tls>, TlsState)>);
 
 impl PortsTls {
-    /// The TLS configuration of every port, and the certificates that are to be ordered.
+    /// Loads the TLS configuration of every port. The second value is the renewal of certificates that must be ordered;
+    /// None = there are none.
     ///
     /// # Errors
-    /// See [`TlsError`].
+    /// [`TlsError`] says what can't be used.
     pub(crate) fn open(settings: &Settings) -> Result<(Self, Option<PendingRenewal>), TlsError> {
         let (http, tcp) = (&settings.http_server, &settings.tcp);
         let (acme, renewal) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
@@ -48,24 +49,24 @@ impl PortsTls {
         Ok((PortsTls { http: outer, lines, inner, grpc: grpc.transpose()? }, renewal))
     }
 
-    /// That of each port that has one of its own.
+    /// The TLS of each port that has its own.
     pub(crate) fn all(&self) -> Vec<Arc<Tls>> {
         let is_own = |inner: &&Arc<Tls>| self.http.as_ref().is_none_or(|http| !Arc::ptr_eq(http, inner));
         let inner = self.inner.as_ref().filter(is_own);
         [self.http.as_ref(), self.lines.as_ref(), inner, self.grpc.as_ref()].into_iter().flatten().cloned().collect()
     }
 
-    /// What other settings stand for at the ports that speak TLS.
+    /// Loads other settings for the ports that use TLS.
     ///
     /// # Errors
-    /// See [`TlsError`].
+    /// [`TlsError`] says what can't be used.
     pub(crate) fn prepare(&self, settings: &Settings) -> Result<PreparedTls, TlsError> {
         let http = &settings.http_server;
         let has_own_inner = http.internal_tls.enabled;
         let ports = [
             (&self.http, http.tls.clone()),
             (&self.lines, settings.tcp.tls.clone()),
-            // Otherwise it is that of the port for clients.
+            // Otherwise the internal port has the TLS of the port for clients.
             (if has_own_inner { &self.inner } else { &None }, http.internal_tls.of_port()),
             (&self.grpc, settings.grpc_api.tls.of_port()),
         ];
@@ -75,7 +76,7 @@ impl PortsTls {
 }
 
 impl PreparedTls {
-    /// New connections work with it from now on.
+    /// Uses the new states for new connections from now on.
     pub(crate) fn adopt(self) {
         for (tls, state) in self.0 {
             tls.adopt(state);

@@ -1,4 +1,4 @@
-//! The export of spans to a collector.
+//! The export of trace spans to a collector.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,32 +22,32 @@ use crate::start_error::StartError;
 
 /// How long a stop waits for the collector to take the last spans.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
-/// The name of the service, if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES` tells it.
+/// The name of the service, if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES` sets it.
 const SERVICE: &str = "touchline";
-/// The authorities by which the collector is trusted (OpenTelemetry Protocol Exporter).
+/// The variable with the authorities by which the collector is trusted (OpenTelemetry Protocol Exporter).
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
-/// The most bytes of an answer that are read: nobody needs them.
+/// How many bytes of an answer are read; its content is not needed.
 const ANSWER_MAX: usize = 64 * 1024;
-/// The variables that say how long the collector may take, milliseconds, the first that is set.
+/// The variables that set how long the collector may take, in milliseconds; the first that is set counts.
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
-/// How long it may take by default.
+/// How long the collector may take by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Spans that may wait, by a variable of the SDK, which would reserve the memory for more.
+/// The variable of the SDK that sets how many spans may wait. The SDK would reserve the memory for more.
 const QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
 const QUEUE_SIZE_MAX: u64 = 1_000_000;
-/// The collector, by the variables that name it, the first that is set.
+/// The variables that name the collector; the first that is set counts.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-/// Switches all of it off, whatever the configuration says.
+/// The variable that switches the export off, whatever the configuration says.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
-/// How long a connection of HTTP/2 may be silent.
+/// How long an HTTP/2 connection may be silent.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The export of a running node.
+/// The export of traces of a running node.
 #[derive(Debug)]
 pub(crate) struct TraceExport(SdkTracerProvider);
 
 impl TraceExport {
-    /// Sends what was not sent yet, and ends the export. Blocks for at most [`LAST_EXPORT`].
+    /// Sends the spans that were not sent yet, and ends the export. Blocks for at most [`LAST_EXPORT`].
     pub(crate) fn stop(self) {
         trace(&[], false);
         if let Err(error) = self.0.shutdown_with_timeout(LAST_EXPORT) {
@@ -56,8 +56,8 @@ impl TraceExport {
     }
 }
 
-/// Starts the export, if it is switched on. The collector, the name of the service, and the sampler are those that the
-/// variables `OTEL_…` name.
+/// Starts the export if it is switched on; None = it is not. The `OTEL_…` variables name the collector, the service and
+/// the sampler.
 ///
 /// # Errors
 /// When a variable cannot be used, or the system refuses a thread.
@@ -100,10 +100,10 @@ pub(crate) fn start(settings: &OpenTelemetrySettings, node: &str) -> Result<Opti
     Ok(Some(TraceExport(provider)))
 }
 
-/// A request, and where its answer goes.
+/// A request of the exporter, and the sender for its answer.
 type PendingExport = (Request<Bytes>, oneshot::Sender<Result<Response<Bytes>, HttpError>>);
 
-/// The client of HTTP that the exporter uses. The exporter's thread has no runtime of tokio, so the client has its own.
+/// The HTTP client that the exporter uses. The exporter's thread has no tokio runtime, so the client has its own.
 struct Bridge(mpsc::UnboundedSender<PendingExport>);
 
 impl fmt::Debug for Bridge {
@@ -127,7 +127,7 @@ impl Bridge {
         let limit = set.map_or(TIMEOUT, Duration::from_millis);
         let run = async move {
             let mut is_failing = false;
-            // One at a time: the exporter waits for each.
+            // One request at a time, because the exporter waits for each.
             while let Some((request, answer)) = exports.recv().await {
                 let sent = tokio::time::timeout(limit, send(&client, request)).await;
                 let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {limit:?}").into()));
@@ -150,7 +150,7 @@ async fn send(client: &HttpClient, request: Request<Bytes>) -> Result<Response<B
     Ok(Response::from_parts(head, Bytes::new()))
 }
 
-/// Logs the first failure of several, and their end.
+/// Logs the first of several failures, and their end.
 fn note(sent: &Result<Response<Bytes>, HttpError>, is_failing: &mut bool) {
     let cause = match sent {
         Ok(response) if response.status().is_success() => None,

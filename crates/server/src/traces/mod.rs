@@ -1,5 +1,5 @@
-//! Traces: a span for each call of the server API, question to a backend, batch of events, and command of a consumer,
-//! sent to a collector by OTLP (feature `otel`). Without the feature all of this does nothing.
+//! Traces, which are sent to a collector by OTLP (feature `otel`). There is a span for each call of the server API,
+//! question to a backend, batch of events, and command of a consumer. Without the feature, the functions do nothing.
 
 #[cfg(feature = "otel")]
 mod export;

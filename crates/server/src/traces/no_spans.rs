@@ -1,4 +1,4 @@
-//! Spans of a program without traces: there are none.
+//! Stand-ins for spans in a program without traces; they do nothing.
 
 use hyper::header::HeaderMap;
 use touchline_config::OpenTelemetrySettings;
@@ -6,52 +6,52 @@ use touchline_config::OpenTelemetrySettings;
 use super::part::TracedPart;
 use crate::start_error::StartError;
 
-/// A span that is not there.
+/// A stand-in for a span, which records nothing.
 pub(crate) struct NoSpan;
 
 impl NoSpan {
-    /// None.
+    /// Begins no span.
     pub(crate) fn begin(_: TracedPart, _: impl FnOnce() -> String, _: Option<&str>) -> Self {
         NoSpan
     }
 
-    /// None.
+    /// Begins no span for a request.
     pub(crate) fn of_request(_: TracedPart, _: impl FnOnce() -> String, _: &HeaderMap) -> Self {
         NoSpan
     }
 
-    /// Nothing is noted.
+    /// Ignores an attribute.
     pub(crate) fn note(&mut self, _: &'static str, _: impl FnOnce() -> String) {}
 
-    /// Nothing is noted.
+    /// Ignores a failure.
     pub(crate) fn fail(&mut self, _: impl FnOnce() -> String) {}
 
-    /// No header field is added.
+    /// Adds no header field.
     pub(crate) fn hand_to(&self, _: &mut HeaderMap) {}
 }
 
-/// Runs the future.
+/// Returns the future unchanged.
 pub(crate) fn within<F: Future>(_: &NoSpan, future: F) -> F {
     future
 }
 
-/// Publications hand nothing on.
+/// Publications have no parent span to pass on.
 pub(crate) fn handed_on() -> Option<String> {
     None
 }
 
-/// An export that is not there.
+/// A stand-in for an export, which sends nothing.
 pub(crate) struct NoExport;
 
 impl NoExport {
-    /// Nothing waits to be sent.
+    /// Returns at once, because no span waits to be sent.
     pub(crate) fn stop(self) {}
 }
 
-/// There is nothing to start: settings that ask for traces are refused before.
+/// Starts nothing. Settings that ask for traces were refused before.
 ///
 /// # Errors
-/// None.
+/// This function never fails.
 pub(crate) fn start(_: &OpenTelemetrySettings, _: &str) -> Result<Option<NoExport>, StartError> {
     Ok(None)
 }

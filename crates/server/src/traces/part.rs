@@ -1,9 +1,9 @@
-//! What is traced.
+//! The parts of the server that can be traced.
 
-/// The header field, and the tag of a publication, that tell of what a span is a part (W3C Trace Context).
+/// The header field, and the tag of a publication, that names the parent of a span (W3C Trace Context).
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
-/// What spans are made of, each with a switch in the section `opentelemetry`.
+/// What spans are made for, each with a switch in the section `opentelemetry`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum TracedPart {

@@ -1,4 +1,4 @@
-//! Spans, and what they hand on.
+//! Spans, and the parents that they pass on.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -11,17 +11,17 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 
 use super::part::{TRACEPARENT, TracedPart};
 
-/// The parts that are traced. No span is made before the export has started.
+/// The parts that are traced, as bits. No span is made before the export has started.
 static PARTS: AtomicU8 = AtomicU8::new(0);
-/// The bit of [`PARTS`] that stands for the tags of publications.
+/// The bit of [`PARTS`] for the tags of publications.
 const PUBLICATIONS: u8 = 128;
 
 tokio::task_local! {
-    /// What the publications of this task hand on.
+    /// The parent span that publications of this task pass on.
     static HANDED_ON: String;
 }
 
-/// From now on these parts are traced.
+/// Sets which parts are traced from now on.
 pub(super) fn trace(parts: &[TracedPart], tags_publications: bool) {
     let bits = parts.iter().fold(0, |bits, part| bits | *part as u8);
     PARTS.store(bits | if tags_publications { PUBLICATIONS } else { 0 }, Relaxed);
@@ -29,14 +29,15 @@ pub(super) fn trace(parts: &[TracedPart], tags_publications: bool) {
 
 /// A span, which ends when this is dropped.
 pub(crate) struct Span {
-    /// None = the part is not traced.
+    /// The span; None = the part is not traced.
     span: Option<BoxedSpan>,
-    /// What the span is a part of, where it is not traced itself.
+    /// The parent that it passes on if it is not traced itself; None = there is no parent.
     parent: Option<String>,
 }
 
 impl Span {
-    /// Begins a span. `parent`: the `traceparent` of what it is a part of; None, or what cannot be read, = of nothing.
+    /// Begins a span. `parent`: the `traceparent` of its parent. If it is None or cannot be read, the span has no
+    /// parent.
     pub(crate) fn begin(part: TracedPart, name: impl FnOnce() -> String, parent: Option<&str>) -> Self {
         let parts = PARTS.load(Relaxed);
         let parent = parent.filter(|parent| parts > 0 && is_valid(parent));
@@ -49,32 +50,32 @@ impl Span {
         Span { span: Some(span), parent: None }
     }
 
-    /// The same for what a request asks for.
+    /// Begins a span for what a request asks for, with the parent in its header fields.
     pub(crate) fn of_request(part: TracedPart, name: impl FnOnce() -> String, headers: &HeaderMap) -> Self {
         if PARTS.load(Relaxed) == 0 {
             return Span { span: None, parent: None };
         }
         let mut parents = headers.get_all(TRACEPARENT).iter();
-        // Of two nobody knows which is meant.
+        // If there are two parents, it is not clear which one is meant.
         let parent = parents.next().filter(|_| parents.next().is_none()).and_then(|value| value.to_str().ok());
         Span::begin(part, name, parent)
     }
 
-    /// Notes an attribute.
+    /// Adds an attribute to the span.
     pub(crate) fn note(&mut self, key: &'static str, value: impl FnOnce() -> String) {
         if let Some(span) = &mut self.span {
             span.set_attribute(KeyValue::new(key, value()));
         }
     }
 
-    /// Notes that what the span stands for has failed.
+    /// Notes that what the span describes has failed.
     pub(crate) fn fail(&mut self, why: impl FnOnce() -> String) {
         if let Some(span) = &mut self.span {
             span.set_status(Status::error(why()));
         }
     }
 
-    /// Adds the header field that makes what a request causes a part of this.
+    /// Adds the header field that makes this span the parent of what a request causes.
     pub(crate) fn hand_to(&self, headers: &mut HeaderMap) {
         if let Some(value) = self.traceparent().and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(TRACEPARENT, value);
@@ -89,7 +90,7 @@ impl Span {
     }
 }
 
-/// Runs a future whose publications hand the span on.
+/// Runs a future whose publications pass the span on as their parent.
 pub(crate) async fn within<F: Future>(span: &Span, future: F) -> F::Output {
     let is_on = PARTS.load(Relaxed) & PUBLICATIONS > 0;
     match span.traceparent().filter(|_| is_on) {
@@ -98,7 +99,7 @@ pub(crate) async fn within<F: Future>(span: &Span, future: F) -> F::Output {
     }
 }
 
-/// What the publications of this task hand on, as the tag [`TRACEPARENT`].
+/// The parent that the publications of this task pass on in the tag [`TRACEPARENT`]; None = there is none.
 pub(crate) fn handed_on() -> Option<String> {
     if PARTS.load(Relaxed) & PUBLICATIONS == 0 {
         return None;
@@ -115,7 +116,7 @@ fn kind(part: TracedPart) -> SpanKind {
     }
 }
 
-/// One `traceparent`, as the propagator reads header fields.
+/// One `traceparent`, in the form from which the propagator reads header fields.
 struct Carrier<'c>(&'c str);
 
 impl Extractor for Carrier<'_> {
@@ -128,7 +129,7 @@ impl Extractor for Carrier<'_> {
     }
 }
 
-/// The context of a parent.
+/// Makes the context of a parent.
 fn context(parent: Option<&str>) -> Context {
     let none = Context::new();
     parent.map_or(none.clone(), |parent| TraceContextPropagator::new().extract_with_context(&none, &Carrier(parent)))

@@ -25,24 +25,24 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The subprotocols that clients may offer.
 const JSON: &str = "centrifuge-json";
 const PROTOBUF: &str = "centrifuge-protobuf";
-/// A handshake that is granted.
+/// What a granted handshake has negotiated.
 pub(crate) struct Granted {
     /// The value of `Sec-WebSocket-Accept`, which proves that the server has understood the handshake.
     pub(crate) accept_key: String,
     pub(crate) subprotocol: Option<&'static str>,
-    /// The encoding and framing of messages.
+    /// The encoding and framing of the connection's messages.
     pub(crate) wire: Wire,
     pub(crate) admission: Admission,
 }
 
 impl Granted {
-    /// Whether compression is agreed upon.
+    /// Whether the client and the server have agreed upon compression.
     pub(crate) fn is_deflated(&self) -> bool {
         matches!(self.wire.framing, Framing::Deflated { .. })
     }
 }
 
-/// The transport of a WebSocket endpoint; None = no endpoint is served at this path.
+/// The transport of the WebSocket endpoint at this path; None = there is no such endpoint.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
     let (duplex, listening) = (&node.generation().settings.websocket, &node.generation().settings.uni_websocket);
     match path {
@@ -55,9 +55,9 @@ pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
 /// Why a handshake is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeRefusal {
-    /// It asks for no upgrade to WebSocket.
+    /// The request does not ask for an upgrade to WebSocket.
     NoUpgrade,
-    /// The version is not 13.
+    /// The version of the WebSocket protocol is not 13.
     Version,
     /// The key is not 16 bytes in base64.
     Key,
@@ -65,11 +65,11 @@ pub(crate) enum HandshakeRefusal {
     Host(HostRefusal),
     /// The page's origin is not allowed.
     Origin,
-    /// The node drains, or holds as many connections as it may.
+    /// The node drains, or has as many connections as it may have.
     Full,
-    /// Its address has as many connections as it may.
+    /// The client's address has as many connections as it may have.
     Address,
-    /// Its address is refused for a while.
+    /// The client's address is refused for a while.
     Refused,
     /// The address of the client is ambiguous: two headers of proxies name different clients.
     Ambiguous,
@@ -91,7 +91,7 @@ impl From<Ambiguous> for HandshakeRefusal {
     }
 }
 
-/// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`.
+/// Examines the handshake of a `GET` request of HTTP/1.1 that arrived over the connection of `peer`.
 pub(crate) fn examine(
     node: &Node,
     peer: Remote,
@@ -112,7 +112,7 @@ pub(crate) fn examine(
     grant(node, peer, transport, query, host, headers).map(|granted| Granted { accept_key: accept_key(key), ..granted })
 }
 
-/// The same over HTTP/2 (RFC 8441 section 5), where nothing has to be proved.
+/// Examines a handshake over HTTP/2 (RFC 8441 section 5), where the server has nothing to prove.
 pub(crate) fn examine_extended(
     node: &Node,
     peer: Remote,
@@ -168,7 +168,7 @@ pub(crate) fn accept_key(key: &[u8]) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat()))
 }
 
-/// 16 bytes in base64.
+/// Whether a key is 16 bytes in base64.
 fn is_nonce(key: &[u8]) -> bool {
     let mut bytes = [0; 18];
     key.len() == 24 && STANDARD.decode_slice(key, &mut bytes) == Ok(16)

@@ -1,4 +1,5 @@
-//! The files of sites, ready to be served: compressed once, with the name and the validator that their content has.
+//! The files of sites, ready to be served. They are compressed once. Their hash names them and serves as their
+//! validator.
 
 use std::io::Write;
 
@@ -14,30 +15,30 @@ use hyper::{Response, StatusCode};
 use super::coding::accepts_gzip;
 use super::site::{Site, SiteFile};
 
-/// Bytes of a hash that name it: 64 bits.
+/// How many bytes of a hash are used: 64 bits.
 const HASH_SIZE: usize = 8;
-/// What is smaller is not compressed, bytes: it fits one packet.
+/// Smaller files are not compressed, in bytes, because they fit one packet.
 const COMPRESSED_MIN: usize = 1_024;
-/// For a page: a browser asks each time whether its copy is the present one.
+/// For a page: a browser asks each time whether its copy is current.
 const ASK: HeaderValue = HeaderValue::from_static("no-cache");
-/// For an asset: what has this name never changes.
+/// For an asset: the content under this name never changes.
 const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 /// The files of all sites, by the paths of their requests.
 #[derive(Debug, Default)]
 pub(crate) struct Assets {
     files: HashMap<String, Asset>,
-    /// A path that cannot be served as the program wants it, and why.
+    /// A path that cannot be served as the program wants it, and the reason; None = there is no such path.
     fault: Option<(String, &'static str)>,
 }
 
-/// A file.
+/// One file, in each coding in which it is served.
 #[derive(Debug)]
 struct Asset {
     content_type: HeaderValue,
     cache_control: HeaderValue,
     plain: Coded,
-    /// Compressed, where that is smaller.
+    /// The compressed form; None = it is not smaller.
     gzip: Option<Coded>,
 }
 
@@ -49,7 +50,7 @@ struct Coded {
 }
 
 impl Assets {
-    /// The files of these sites.
+    /// Prepares the files of these sites.
     pub(crate) fn of(sites: &[Site]) -> Self {
         let mut assets = Assets::default();
         for site in sites {
@@ -77,7 +78,7 @@ impl Assets {
         }
     }
 
-    /// A path that cannot be served as the program wants it, and why; `None` = all can.
+    /// A path that cannot be served as the program wants it, and the reason; `None` = all paths can be served.
     pub(crate) fn fault(&self) -> Option<(&str, &'static str)> {
         self.fault.as_ref().map(|(path, why)| (path.as_str(), *why))
     }
@@ -87,12 +88,12 @@ impl Assets {
         self.files.contains_key(path)
     }
 
-    /// The paths, in any order.
+    /// The paths of the files, in any order.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
-    /// The answer to a request for the file at this path; None = there is none.
+    /// The answer to a request for the file at this path; None = there is no file.
     pub(crate) fn answer(&self, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
         self.files.get(path).map(|asset| asset.answer(headers))
     }
@@ -129,7 +130,7 @@ impl Asset {
     }
 }
 
-/// The hash of files with their paths.
+/// The hash of files together with their paths.
 fn hash_of(files: &[SiteFile]) -> String {
     let mut hash = Context::new(&SHA256);
     for SiteFile { path, body, .. } in files {
@@ -149,7 +150,7 @@ fn quoted(tag: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{tag}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// A page whose references to the folder of its assets name the folder with the hash.
+/// Replaces the folder of the assets in a page by the folder with the hash.
 fn replaced(page: &'static [u8], folder: &str, hashed: &str) -> Bytes {
     match std::str::from_utf8(page) {
         Ok(text) if !folder.is_empty() => text.replace(folder, hashed).into(),
@@ -157,7 +158,7 @@ fn replaced(page: &'static [u8], folder: &str, hashed: &str) -> Bytes {
     }
 }
 
-/// The compressed form; None = it would not be smaller.
+/// Compresses a body; None = the result would not be smaller.
 fn compressed(body: &Bytes) -> Option<Bytes> {
     if body.len() < COMPRESSED_MIN {
         return None;
@@ -167,7 +168,7 @@ fn compressed(body: &Bytes) -> Option<Bytes> {
     encoder.finish().ok().filter(|smaller| smaller.len() < body.len()).map(Bytes::from)
 }
 
-/// Whether the client has the form with this tag already (RFC 9110 section 13.1.2: the comparison is weak).
+/// Whether the client already has the form with this tag (RFC 9110 section 13.1.2: the comparison is weak).
 fn is_known(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     let tags = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let bare = |tag: &str| tag.trim().strip_prefix("W/").unwrap_or(tag.trim()).to_owned();

@@ -2,7 +2,7 @@
 
 use hyper::header::{ACCEPT_ENCODING, HeaderMap};
 
-/// Whether a client accepts gzip: it is named, or `*` is, and not with a weight of 0.
+/// Whether a client accepts gzip: the field names it, or `*`, with a weight that is not 0.
 pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let (mut gzip, mut any) = (None, None);
     for value in headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()) {

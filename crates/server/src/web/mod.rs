@@ -1,4 +1,4 @@
-//! What the program around a server serves on the port for clients: pages with their assets, and routes of its own.
+//! What the embedding program serves on the port for clients: pages with their assets, and its own routes.
 
 mod assets;
 mod coding;
@@ -18,7 +18,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Whether a path is the program's.
+    /// Whether the program serves a path.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.assets.has(path) || self.routes.find(path).is_some()
     }

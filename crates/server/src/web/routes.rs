@@ -13,13 +13,13 @@ use hyper::{Request, Response};
 pub type RouteFuture = Pin<Box<dyn Future<Output = Response<Bytes>>>>;
 
 /// Answers the requests of a path ([`crate::ServerBuilder::route`]). A function that takes a request and returns a
-/// future of a response is one.
+/// future of a response implements this trait.
 ///
-/// It is called on the thread of a shard, which serves other clients too, so it must not block: what takes time belongs
-/// into the future, and what computes for long onto a thread of the program. The future need not be `Send`. One that
-/// panics ends its connection.
+/// The handler is called on the thread of a shard, which serves other clients too, so it must not block. Work that
+/// waits belongs into the future, and long computations onto a thread of the program. The future need not be `Send`. A
+/// panic in it ends its connection.
 pub trait RouteHandler: Send + Sync + 'static {
-    /// Answers a request, whose body is whole and at most as large as `http_api.body_size_limit`.
+    /// Answers a request. Its body is complete and at most as large as `http_api.body_size_limit`.
     fn answer(&self, request: Request<Bytes>) -> RouteFuture;
 }
 
@@ -38,23 +38,23 @@ where
 pub(crate) struct Routes(HashMap<String, Arc<dyn RouteHandler>>);
 
 impl Routes {
-    /// Adds a handler. Returns whether there was none for this path.
+    /// Adds a handler. Returns whether there was none for this path before.
     pub(crate) fn add(&mut self, path: &str, handler: Arc<dyn RouteHandler>) -> bool {
         self.0.insert(path.to_owned(), handler).is_none()
     }
 
-    /// The handler for a path.
+    /// The handler for a path; None = there is no handler.
     pub(crate) fn find(&self, path: &str) -> Option<&Arc<dyn RouteHandler>> {
         self.0.get(path)
     }
 
-    /// The paths, in any order.
+    /// The paths of the handlers, in any order.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
-/// The answer of a handler as the node sends it.
+/// The answer of a handler in the form in which the node sends it.
 pub(crate) fn whole(response: Response<Bytes>) -> Response<Full<Bytes>> {
     response.map(Full::new)
 }

@@ -1,10 +1,10 @@
-//! Pages with their assets, as a program hands them to its server.
+//! Pages with their assets, as a program passes them to its server.
 
-/// Pages, and the assets that they are made of.
+/// Pages, and the assets that they use.
 ///
 /// An asset is served in a folder whose name is a hash of all assets of the site: `/demo/live.js` becomes
-/// `/demo/6c1f0a9b2d47e835/live.js`. So browsers may keep it for ever, and modules import each other by relative paths.
-/// The pages keep their paths; in their text `folder` is replaced by the folder with the hash.
+/// `/demo/6c1f0a9b2d47e835/live.js`. So browsers may keep it for ever, and modules can import each other by relative
+/// paths. The pages keep their paths. In their text, `folder` is replaced by the folder with the hash.
 ///
 /// ```
 /// use touchline_server::{Site, SiteFile};
@@ -26,7 +26,7 @@
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Site {
-    /// The folder of the assets, with a `/` at both ends, as the pages name it.
+    /// The folder of the assets as the pages name it, with a `/` at both ends.
     pub folder: &'static str,
     /// The pages, each with the exact path of its request.
     pub pages: Vec<SiteFile>,
@@ -34,13 +34,13 @@ pub struct Site {
     pub assets: Vec<SiteFile>,
 }
 
-/// A file of a site.
+/// One file of a site: a page or an asset.
 #[derive(Debug, Clone)]
 pub struct SiteFile {
-    /// The path: of a page the whole one, of an asset the one within the folder.
+    /// The path: for a page the whole path, for an asset the path within the folder.
     pub path: &'static str,
-    /// Media type, with charset.
+    /// The media type, including the charset.
     pub content_type: &'static str,
-    /// The content.
+    /// The content of the file, uncompressed.
     pub body: &'static [u8],
 }

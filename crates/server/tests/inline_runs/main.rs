@@ -1,9 +1,8 @@
-//! Inline runs of shards under loom: `src/runtime/run_lock.rs`, compiled as it is, in every order of its steps up to a
-//! bound (see [`all_orders`]) and with every older value that the memory model lets a load return.
+//! Inline runs of shards under loom. `src/runtime/run_lock.rs` is compiled as it is. It runs in every order of its
+//! steps up to a bound (see [`all_orders`]), and with every older value that the memory model lets a load return.
 //!
-//! In all tests a message that is left behind fails, a thread that is never woken, and two threads that run the shard
-//! at once. Each of these changes of `run_lock.rs` was made by hand, and failed the tests named beside it, most of them
-//! others too:
+//! Every test fails if a message is left behind, if a thread is never woken, or if two threads run the shard at once.
+//! Each of these changes of `run_lock.rs` was made by hand. It failed the tests named beside it, and mostly others too:
 //!
 //! | change | fails |
 //! |---|---|
@@ -23,9 +22,9 @@
 //! | `wake`: under the lock, only if it is taken, without the counter, or not at all | `a_wake` |
 //! | `install` or `clear` do not wait for the lock | `a_shard_begins_and_ends_once` |
 //!
-//! What stays out: spins before a thread asks for the lock, and that `is_wanted` is reset, which only saves wakes. That
-//! the fence of `spin_then_try_take` is sequentially consistent is checked together with the others only: alone, it is
-//! hidden by the flag's exchange (`sync.rs`).
+//! The tests do not cover the spins before a thread asks for the lock, nor that `is_wanted` is reset, which only saves
+//! wakes. That the fence of `spin_then_try_take` is sequentially consistent is checked only together with the other
+//! fences. Alone, the exchange of the flag hides it (`sync.rs`).
 
 #[path = "../../src/runtime/run_lock.rs"]
 #[expect(clippy::reversed_empty_ranges, reason = "the model has no spins")]
@@ -43,13 +42,13 @@ use run_lock::RunLock;
 
 const SENDERS_MAX: usize = 2;
 
-/// A slot for the message of each sender: it is there, or not.
+/// One slot for the message of each sender: the message is there, or it is not.
 type Mailbox = [AtomicBool; SENDERS_MAX];
 
 /// How a thread sends its message.
 #[derive(Clone, Copy)]
 enum Way {
-    /// The thread may run the shard.
+    /// The thread may run the shard inline.
     Inline,
     /// The thread wakes the shard's own thread.
     Wake,
@@ -59,7 +58,7 @@ enum Way {
 struct Shard {
     mailbox: Arc<Mailbox>,
     is_served: [bool; SENDERS_MAX],
-    /// A turn that serves a message leaves work behind, which only the next turn of the own thread does.
+    /// Whether a turn that serves a message leaves work behind. Only the next turn of the own thread does that work.
     leaves_work: bool,
     has_work: bool,
     /// loom fails if two threads touch it and neither knows of the other.
@@ -79,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Takes out of the mailbox what is there.
+    /// Takes the messages out of the mailbox.
     fn serve(&mut self, lock: &RunLock<Shard>) -> usize {
         assert!(!self.is_running, "two threads run the shard");
         self.is_running = true;
@@ -110,7 +109,7 @@ impl Shard {
     }
 }
 
-/// Puts message `number` into the mailbox in this way.
+/// Puts message `number` into the mailbox in one of the two ways.
 fn send(lock: &RunLock<Shard>, mailbox: &Mailbox, number: usize, way: Way) {
     lock.enqueue(|| mailbox[number].store(true, Release));
     match way {
@@ -119,8 +118,8 @@ fn send(lock: &RunLock<Shard>, mailbox: &Mailbox, number: usize, way: Way) {
     }
 }
 
-/// The loop of the shard's own thread, as in `shard/turn.rs`, without ticks and sockets, which would hide a lost wake.
-/// Returns when it would sleep for ever.
+/// The loop of the shard's own thread, as in `shard/turn.rs`. It has no ticks and sockets, which would hide a lost
+/// wake. It returns when it would sleep for ever.
 fn run_own(lock: &RunLock<Shard>) {
     loop {
         let has_work = loop {
@@ -137,7 +136,7 @@ fn run_own(lock: &RunLock<Shard>) {
     }
 }
 
-/// Runs `own` on the shard's own thread, beside threads that send a message each.
+/// Runs `own` on the shard's own thread, beside threads that send one message each.
 fn beside(ways: &[Way], mailbox: &Arc<Mailbox>, lock: &Arc<RunLock<Shard>>, own: impl FnOnce(&RunLock<Shard>)) {
     lock.waker.others_begin(ways.len());
     let senders = ways.iter().copied().enumerate().map(|(number, way)| {
@@ -152,8 +151,8 @@ fn beside(ways: &[Way], mailbox: &Arc<Mailbox>, lock: &Arc<RunLock<Shard>>, own:
     senders.into_iter().for_each(|sender| sender.join().expect("the sender ends"));
 }
 
-/// Tries all orders in which no more than so many times a thread is stopped that could go on; with TOUCHLINE_LONG once
-/// more. Each stop more takes ten times as long.
+/// Tries all orders in which threads that could continue are stopped at most `stops` times. With TOUCHLINE_LONG, one
+/// more stop is tried. Each further stop takes ten times as long.
 fn all_orders(stops: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     let is_long = std::env::var_os("TOUCHLINE_LONG").is_some();
@@ -162,7 +161,7 @@ fn all_orders(stops: usize, run: impl Fn() + Sync + Send + 'static) {
     model.check(run);
 }
 
-/// Senders and the shard's own thread in all orders: at the end each message has been served.
+/// Senders and the shard's own thread in all orders: at the end each message was served.
 fn check_messages(ways: &'static [Way], leaves_work: bool, stops: usize) {
     all_orders(stops, move || {
         let mailbox: Arc<Mailbox> = Arc::default();
@@ -188,7 +187,7 @@ fn check_life(ways: &'static [Way], stops: usize) {
             }
             let mut shard = lock.clear().expect("the shard is there");
             assert!(lock.clear().is_none(), "a shard ends once");
-            // A thread that still ran the shard would be noticed.
+            // If another thread still ran the shard, this would detect it.
             shard.serve(lock);
         });
     });

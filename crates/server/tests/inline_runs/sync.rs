@@ -1,5 +1,6 @@
-//! What `run_lock.rs` synchronizes with in the model, on loom's atomics. Where a part of the server allows more orders
-//! than loom's part of the same name, it is made here, so that the model allows them too.
+//! What `run_lock.rs` uses to synchronize threads in the model, on loom's atomics. Some parts of the server allow more
+//! orders than loom's part of the same name. These parts are implemented here, so that the model allows those orders
+//! too.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
@@ -11,22 +12,22 @@ pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::AtomicUsize;
 use loom::thread::yield_now;
 
-/// The spins of a thread that finds the lock taken only repeat what it does at the end; each would double the orders.
+/// The spins of a thread that finds the lock taken only repeat what it does at the end. Each would double the orders.
 pub(crate) const SPINS_MAX: usize = 0;
 
 loom::lazy_static! {
     static ref FENCES: AtomicUsize = AtomicUsize::new(0);
 }
 
-/// loom lets no other thread in between a thread's step and the fence behind it, so the fence is made a step.
+/// loom runs no other thread between a thread's step and the fence after it, so the fence is made a step.
 pub(crate) fn fence(ordering: Ordering) {
     FENCES.fetch_add(1, Relaxed);
     loom::sync::atomic::fence(ordering);
 }
 
-/// A flag whose changes have one order, in which a store is an exchange. For loom, one thread's store may come before
-/// another one's exchange that returned what was there before that store; a third thread's exchange could then miss the
-/// store even behind fences, which the memory model forbids.
+/// A flag whose changes have one order, in which a store is an exchange. With loom's flag, one thread's store may come
+/// before another thread's exchange that returned the value from before that store. A third thread's exchange could
+/// then miss the store even after fences, which the memory model forbids.
 pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
 
 impl AtomicBool {
@@ -43,12 +44,12 @@ impl AtomicBool {
     }
 }
 
-/// A lock like that of the standard library: one atomic number, taken with acquire and given back with release. loom's
-/// own lock always knows whether it is taken; this one may be found taken after it has been given back, as hardware
-/// and the language's memory model allow.
+/// A lock like that of the standard library: one atomic number, taken with acquire and released with release. loom's
+/// own lock always knows whether it is taken. This one may be found taken after its release, as hardware and the
+/// language's memory model allow.
 pub(crate) struct Mutex<T> {
     is_locked: loom::sync::atomic::AtomicBool,
-    /// Never waited for: `is_locked` lets one thread in.
+    /// No thread waits for it, because `is_locked` admits only one thread.
     value: std::sync::Mutex<T>,
 }
 
@@ -77,7 +78,7 @@ impl<T> Mutex<T> {
 }
 
 pub(crate) struct MutexGuard<'m, T> {
-    /// None = the guard is being dropped.
+    /// The guard of the value; None = this guard is being dropped.
     value: Option<std::sync::MutexGuard<'m, T>>,
     is_locked: &'m loom::sync::atomic::AtomicBool,
 }
@@ -103,7 +104,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A wake that is kept until it is consumed, like tokio's. The number holds the wake in its lowest bit, and above it
+/// A wake that is kept until it is consumed, like tokio's. The lowest bit of the number is the wake. The other bits are
 /// how many other threads still run.
 pub(crate) struct Notify {
     state: AtomicUsize,
@@ -121,7 +122,7 @@ impl Notify {
         self.state.fetch_or(WAKE, AcqRel);
     }
 
-    /// Waits for a wake, and consumes it. False = there is none, and nobody is left who could make one.
+    /// Waits for a wake, and consumes it. False = there is none, and no thread is left that could make one.
     pub(crate) fn wait(&self) -> bool {
         loop {
             let state = self.state.fetch_and(!WAKE, AcqRel);
@@ -132,12 +133,12 @@ impl Notify {
         }
     }
 
-    /// Before the others run.
+    /// Called before the other threads run.
     pub(crate) fn others_begin(&self, count: usize) {
         self.state.fetch_add(count * OTHER, Relaxed);
     }
 
-    /// Tells the waiting thread nothing but this: another thread has ended.
+    /// Wakes the waiting thread without a wake to consume, because another thread has ended.
     pub(crate) fn another_ends(&self) {
         self.state.fetch_sub(OTHER, Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Whose a connection is: behind proxies that are trusted, and with headers that somebody has made up. And the limits
-//! that go by it.
+//! Which client address counts for a connection: behind trusted proxies, and with headers that a client has made up.
+//! Also the limits that depend on the address.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -11,19 +11,19 @@ use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, settings,
 
 const LOCAL: &str = "127.0.0.1";
 const REMOTE: &str = "203.0.113.9";
-/// TCP over IPv4, from 203.0.113.9, with a TLV of three bytes.
+/// A header of version 2: TCP over IPv4, from 203.0.113.9, with a TLV of three bytes.
 const BINARY: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x12\xcb\x00\x71\x09\x0a\x00\x00\x02\xc8\x22\x01\xbb\x04\x00\x03abc";
 const BINARY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00";
 
-/// Only clients of this machine may be anonymous, so that a connect tells whose address counts.
+/// Only clients of this machine may be anonymous, so a connect shows which address counts.
 fn behind_proxy(settings: &mut Settings) {
     settings.http_server.trusted_proxies = vec![LOCAL.into(), "10.0.0.0/8".into()];
     settings.client.anonymous_on_loopback_only = true;
     settings.http_stream.enabled = true;
 }
 
-/// Whether a session comes of this, and is on this machine. `pieces` go one after the other.
+/// Whether these bytes open a session, and the session counts as local. `pieces` are sent one after the other.
 fn is_local(server: &TestServer, pieces: &[&[u8]]) -> bool {
     let mut socket = server.socket();
     for piece in pieces {
@@ -153,7 +153,7 @@ fn the_proxy_protocol_tells_the_client_however_it_is_cut() {
     let request = handshake("");
     let request = request.as_bytes();
     let text = b"PROXY TCP4 203.0.113.9 127.0.0.1 51234 80\r\n";
-    // On this machine, and no proxy.
+    // The client is on this machine, and there is no proxy.
     let local = b"PROXY TCP4 127.0.0.2 127.0.0.1 51234 80\r\n";
     for (header, is_on_this_machine) in [
         (&text[..], false),
@@ -175,8 +175,8 @@ fn the_proxy_protocol_tells_the_client_however_it_is_cut() {
         );
     }
     let forwarded = handshake("X-Forwarded-For: 127.0.0.1\r\n");
-    assert!(!is_local(&server, &[text, forwarded.as_bytes()]), "the client behind the proxy is no proxy");
-    // Anything else is closed.
+    assert!(!is_local(&server, &[text, forwarded.as_bytes()]), "the client behind the proxy is not a proxy");
+    // Any other beginning is closed.
     let too_long = [b"PROXY TCP4 ".as_slice(), &[b'1'; 200], b"\r\n"].concat();
     let too_large = [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x09\x00".as_slice(), &[0; 2304]].concat();
     for bad in
@@ -199,7 +199,7 @@ fn a_header_of_the_proxy_protocol_has_to_come_in_time_and_from_a_trusted_proxy()
     };
     assert_eq!(begun(LOCAL).raw(b"PROXY TCP4 203."), "", "it is cut off");
     let request = [b"PROXY TCP4 203.0.113.9 127.0.0.1 51234 80\r\n", handshake("").as_bytes()].concat();
-    assert_eq!(begun("10.0.0.1").raw(&request), "", "a stranger can't say who it is");
+    assert_eq!(begun("10.0.0.1").raw(&request), "", "a stranger can't name its own address");
 }
 
 #[test]

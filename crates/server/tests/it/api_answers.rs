@@ -1,10 +1,10 @@
-//! What every answer of the server API has: a request id, a content type, and errors that say where the cause is.
+//! What every answer of the server API has: a request id, a content type, and errors that name the cause.
 
 use serde_json::{Value, json};
 
 use super::support::{KEY, TestServer};
 
-/// An answer: its status, its head in lower case, its body.
+/// Sends a request. Returns the answer: its status, its head in lower case, and its body.
 fn ask(server: &TestServer, method: &str, path: &str, headers: &str, body: &str) -> (u16, String, Value) {
     let length = body.len();
     let answer = server.raw(
@@ -96,7 +96,8 @@ fn the_documents_are_for_those_who_have_a_key() {
     let expected = json!({
         "code": 111, "name": "TOO_MANY_REQUESTS", "message": "too many requests", "http_status": 503,
         "grpc_status": 8, "temporary": true,
-        "remedy": "Wait and send the request again, each time after a longer pause.",
+        "remedy": "Wait and send the request again, each time after a longer pause. If the error persists for durable \
+            channels, check whether the primary database is full.",
     });
     assert!(known.contains(&expected), "{errors}");
     assert_eq!(errors["disconnects"][0], json!({"code": 3000, "reason": "connection closed", "reconnect": true}));

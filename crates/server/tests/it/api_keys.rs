@@ -1,4 +1,4 @@
-//! Keys of the server API: what each may do, rotation, and tokens beside keys.
+//! Keys of the server API: what each key may do, rotation, and tokens as an alternative to keys.
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, Settings, operations};
@@ -22,7 +22,7 @@ fn server() -> TestServer {
     })
 }
 
-/// The status and the body of a call.
+/// Calls an operation. Returns the status and the body.
 fn call(server: &TestServer, header: &str, path: &str, body: &str) -> (u16, Value) {
     let (status, text) = server.http("POST", path, &format!("{header}\r\n"), body);
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
@@ -81,7 +81,8 @@ fn every_operation_that_takes_a_channel_is_limited_by_it() {
     for operation in operations() {
         let fields = (operation.request_fields)();
         let mut body: Value = serde_json::from_str(operation.example).expect("JSON");
-        // A user's tokens are invalidated everywhere: its channel is refused whatever it is.
+        // The tokens of a user become invalid everywhere, so a key that is limited to channels is refused, whatever its
+        // channels are.
         if operation.name == "invalidate_user_tokens" || !fields.iter().any(|field| field.starts_with("channel")) {
             continue;
         }
@@ -108,9 +109,9 @@ fn who_is_not_served_is_told_what_was_wrong_with_what_was_sent() {
     let publish = json!({"channel": "news", "data": 1}).to_string();
     let call = |header: &str, query: &str| call(&server, header, &format!("/api/publish{query}"), &publish);
     for (header, told) in [
-        ("X-API-Key: wrong", "the key that was sent is none of http_api.key and http_api.keys"),
-        ("Authorization: apikey wrong", "the key that was sent is none of http_api.key and http_api.keys"),
-        ("Authorization: Bearer wrong", "the token that was sent is not good for http_api.jwks"),
+        ("X-API-Key: wrong", "the key that was sent is not in http_api.key or http_api.keys"),
+        ("Authorization: apikey wrong", "the key that was sent is not in http_api.key or http_api.keys"),
+        ("Authorization: Bearer wrong", "the token that was sent is not valid for http_api.jwks"),
         ("Accept: */*", "send the key of http_api.key as X-API-Key"),
     ] {
         let (status, body) = call(header, "");
@@ -147,7 +148,7 @@ fn each_command_of_a_batch_is_checked_and_the_errors_have_their_status() {
         let error = if mode.is_empty() { &body["error"] } else { &body };
         assert_eq!((status, &error["code"]), (403, &json!(103)), "{body}");
     }
-    // What is refused has done nothing.
+    // A refused request has changed nothing.
     let history = server.api("history", json!({"channel": "history:b", "limit": -1}));
     assert_eq!(history["result"]["publications"].as_array().map(Vec::len), Some(1), "{history}");
 }

@@ -1,5 +1,5 @@
-//! `docs/reference/api.md`: every operation of the server API with its fields, made from the OpenAPI document that a
-//! node gives.
+//! `docs/reference/api.md`: every operation of the server API with its fields. It is generated from the OpenAPI
+//! document of a node.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -7,18 +7,19 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use touchline_protocol::Error;
-use touchline_server::{COMMON_ERRORS, OperationDescription, operation_groups, operations};
+use touchline_server::{COMMON_ERRORS, OperationDescription, OperationScope, operation_groups, operations};
 
 use crate::pages::WRITE_DOCS;
 use crate::support::{KEY, TestServer};
 
 const INTRODUCTION: &str = "# Operations of the server API\n\n\
-    *Made from the OpenAPI document of a node; edit the types of the operations in `crates/server/src/api/`, then run \
+    *Made from the OpenAPI document of a node.*\n\
+    *Edit the types of the operations in `crates/server/src/api/`, then run \
     `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*\n\n\
-    [server-api.md](../server-api.md) says how a request is sent, how it is answered, and who may send it.\n\
-    `GET /api/openapi.json` has the same for programs.\n\
+    [server-api.md](server-api.md) says how a request is sent, how it is answered, and who may send it.\n\
+    `GET /api/openapi.json` returns the same description in a form for programs.\n\
     Every operation is a method of [gRPC](../guides/grpc.md) too, and a subcommand of `touchline api`.\n\
-    A field that stands without \"required\" may be left out.\n";
+    A field that is not marked \"required\" may be left out.\n";
 
 #[test]
 fn the_page_of_operations_is_up_to_date() {
@@ -35,7 +36,7 @@ fn the_page_of_operations_is_up_to_date() {
     );
 }
 
-/// The page while it is made.
+/// The page under construction.
 struct OperationsPage<'d> {
     schemas: &'d Map<String, Value>,
     text: String,
@@ -55,7 +56,10 @@ impl<'d> OperationsPage<'d> {
                 page.operation(operation);
             }
         }
-        page.text.push_str("\n## In no group\n\nA key is given these by their names.\n");
+        page.text.push_str(
+            "\n## In no group\n\nNo group contains these operations.\n\
+             To allow one of them for a key, write its name into the key's `operations`.\n",
+        );
         let is_grouped = |name| operation_groups().any(|(_, names)| names.contains(&name));
         for operation in operations().filter(|operation| !is_grouped(operation.name)) {
             page.operation(operation);
@@ -72,12 +76,8 @@ impl<'d> OperationsPage<'d> {
     fn operation(&mut self, operation: &OperationDescription) {
         let OperationDescription { name, summary, .. } = operation;
         let camel = name.split('_').map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect::<String>();
-        let again = if operation.is_idempotent { "may" } else { "may not" };
-        let scope = operation.scope.text();
-        let _ = write!(
-            self.text,
-            "\n### `{name}`\n\n{summary}.\nIt runs on {scope}.\nA request without an answer {again} be sent again.\n\n"
-        );
+        let (place, again) = (place(operation.scope), again(operation));
+        let _ = write!(self.text, "\n### `{name}`\n\n{summary}.\n{place}\n{again}\n\n");
         let [request, reply] = ["Request", "Reply"].map(|of| &self.schemas[&format!("{camel}{of}")]);
         self.example(&format!("POST /api/{name}"), &request["examples"][0]);
         self.fields(request);
@@ -100,9 +100,29 @@ impl<'d> OperationsPage<'d> {
         }
     }
 
-    /// A table of the fields of an object, or the text of another type.
+    /// Writes a table of the forms that a value may have: what each means, and its fields or its text.
+    fn forms(&mut self, forms: &'d [Value]) {
+        self.text.push_str("One of these:\n\n| form | meaning |\n|---|---|\n");
+        for form in forms {
+            let about = form["description"].as_str().unwrap_or_default().replace(['\n', '\r'], " ");
+            let shape = match (form["properties"].as_object(), form.get("const")) {
+                (Some(properties), _) => {
+                    let fields = properties.iter().map(|(name, of)| format!("`{name}` ({})", self.type_text(of)));
+                    format!("an object with {}", fields.collect::<Vec<_>>().join(", "))
+                }
+                (None, Some(value)) => format!("`{value}`"),
+                (None, None) => self.type_text(form),
+            };
+            let _ = writeln!(self.text, "| {shape} | {} |", about.replace('|', "\\|"));
+        }
+    }
+
+    /// Writes a table of the fields of an object, a table of the forms of a value, or the text of another type.
     fn fields(&mut self, schema: &'d Value) {
         let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
+            if let Some(forms) = ["anyOf", "oneOf"].iter().find_map(|of| schema[of].as_array()) {
+                return self.forms(forms);
+            }
             let text = if schema["type"] == "object" { "No fields.".to_owned() } else { self.type_text(schema) };
             let _ = writeln!(self.text, "{text}");
             return;
@@ -155,12 +175,32 @@ impl<'d> OperationsPage<'d> {
     }
 }
 
-/// The number and the message of an error; what stands behind a colon is help for a person at a terminal.
+/// Where an operation runs, as a sentence.
+fn place(scope: OperationScope) -> &'static str {
+    match scope {
+        OperationScope::AnyNode => "The node that receives the request runs it.",
+        OperationScope::Broadcast => "Every node runs it.",
+        OperationScope::Gather => "Every node runs it, and their answers are merged.",
+        OperationScope::ClientNode => "The node that the client is connected to runs it.",
+    }
+}
+
+/// Whether a request that got no answer can be sent again, as a sentence.
+fn again(operation: &OperationDescription) -> &'static str {
+    let has_key = (operation.request_fields)().contains(&"idempotency_key");
+    match (operation.is_idempotent, has_key) {
+        (true, _) => "If a request gets no answer, you can send it again.",
+        (false, true) => "If a request gets no answer, send it again only if it has an `idempotency_key`.",
+        (false, false) => "If a request gets no answer, do not send it again: it may have been carried out.",
+    }
+}
+
+/// The number and the message of an error. The text after a colon is help for a person at a terminal.
 fn told(error: &Error) -> (u32, &'static str) {
     (error.code, error.message.split(':').next().unwrap_or_default())
 }
 
-/// The bounds that a schema says, as the end of a sentence.
+/// The bounds in a schema, as the end of a sentence.
 fn bounds(schema: &Value) -> String {
     let number = |key: &str| schema.get(key).filter(|bound| **bound != 0).map(Value::to_string);
     let range = |low: Option<String>, high: Option<String>, unit: &str| match (low, high) {

@@ -1,4 +1,4 @@
-//! A backend that answers hooks: a small HTTP server of the test, which remembers what it was asked.
+//! A backend that answers hooks: a small HTTP server of the test, which records its questions.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A question that the backend was asked.
+/// A question that the backend has received.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) path: String,
-    /// Names in lower case.
+    /// The header fields, with their names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
-    /// The bytes of the body.
+    /// The bytes of the body, as text.
     pub(crate) text: String,
 }
 
@@ -28,25 +28,25 @@ impl Question {
 
 /// What the backend does with a question.
 pub(crate) enum Answer {
-    /// 200 with this JSON.
+    /// Answers 200 with this JSON.
     Json(Value),
-    /// A status with a body.
+    /// Answers with a status and a body.
     Status(u16, String),
-    /// These bytes instead of an answer of HTTP; then the connection is closed.
+    /// Sends these bytes instead of an HTTP answer, then closes the connection.
     Raw(Vec<u8>),
-    /// This answer, after a time.
+    /// Gives this answer after a time.
     Late(Duration, Box<Answer>),
 }
 
 type Decide = dyn Fn(&Question) -> Answer + Send + Sync;
 
-/// A backend, until it is dropped.
+/// A backend that runs until it is dropped.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     questions: Arc<Mutex<Vec<Question>>>,
-    /// Connections that were accepted.
+    /// The number of connections that were accepted.
     pub(crate) connections: Arc<AtomicUsize>,
-    /// Questions that have no answer yet.
+    /// The number of questions that have no answer yet.
     pub(crate) under_way: Arc<AtomicUsize>,
     /// The most questions that had no answer at the same time.
     pub(crate) most: Arc<AtomicUsize>,
@@ -83,12 +83,12 @@ impl Backend {
         backend
     }
 
-    /// The address of a path.
+    /// The URL of a path of the backend.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it was asked so far.
+    /// The questions that it has received so far.
     pub(crate) fn questions(&self) -> Vec<Question> {
         self.questions.lock().expect("no thread panics with it").clone()
     }

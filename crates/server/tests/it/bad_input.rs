@@ -1,5 +1,5 @@
-//! Bad input costs its sender only: a numbered error or a closed socket, bounded memory and time, and a neighbour who
-//! notices nothing.
+//! Bad input harms only its sender: it gets a numbered error or a closed socket, memory and time are bounded, and a
+//! neighbour notices nothing.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use touchline_server::Settings;
 
 use crate::support::{Heard, KEY, TestServer, WebSocket, frame, handshake, to_the_end, until};
 
-/// A neighbour that must be served as if nothing happened, and a server that must not have noticed.
+/// A neighbour that must be served as if nothing happened, and a server that must stay unaffected.
 struct Neighbour {
     client: WebSocket,
     asked: u64,
@@ -135,7 +135,7 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
     ];
     for (what, request) in cases {
         let reply = server.raw(request.as_bytes());
-        // RFC 9112 section 6.1: a request with both lengths may be served by its chunks, if the connection ends behind
+        // RFC 9112 section 6.1: a request with both lengths may be served by its chunks, if the connection ends after
         // it.
         let is_served_once = what == "both kinds of length" && reply.contains("connection: close");
         assert!(

@@ -1,4 +1,4 @@
-//! Bans on one node: who is refused, whose connections end, and what the server API says.
+//! Bans on one node: which clients are refused, which connections end, and what the server API returns.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use touchline_server::{ChannelOptions, Namespace};
 use super::backend::{Answer, Backend};
 use super::support::{Heard, KEY, TestServer, WebSocket, to_the_end, token, until};
 
-/// What a client gets that connects with these claims: its connection, or the number of its refusal.
+/// Connects a client with these claims. Returns its connection, or the number of its refusal.
 pub(crate) fn connect(server: &TestServer, claims: Value) -> Result<WebSocket, u64> {
     let mut websocket = server.websocket();
     websocket.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
@@ -29,7 +29,7 @@ pub(crate) fn connected(server: &TestServer, claims: Value) -> WebSocket {
     connect(server, claims.clone()).unwrap_or_else(|code| panic!("{claims} is refused with {code}"))
 }
 
-/// Calls an operation that is to succeed.
+/// Calls an operation that must succeed.
 pub(crate) fn done(server: &TestServer, operation: &str, body: Value) {
     assert_eq!(server.api(operation, body.clone()), json!({"result": {}}), "{operation} {body}");
 }
@@ -41,7 +41,7 @@ pub(crate) fn code(client: &mut WebSocket) -> u16 {
     }
 }
 
-/// That a client is served still.
+/// Asserts that a client is still served.
 pub(crate) fn is_served(client: &mut WebSocket) {
     let reply = client.ask(json!({"id": 99, "rpc": {"method": "none"}}));
     assert_eq!(reply["id"], 99);
@@ -100,7 +100,7 @@ fn a_revoked_token_ends_the_connections_that_came_with_it() {
     assert_eq!((refusal(&server, claims("t1")), refusal(&server, claims("t2"))), (3500, 0));
     is_served(&mut other);
     is_served(&mut bare);
-    // The token that a client shows last is its token.
+    // The last token that a client has shown is the one that counts.
     let refresh = json!({"id": 2, "refresh": {"token": token(claims("t3"))}});
     assert!(other.ask(refresh)["refresh"].is_object());
     done(&server, "revoke_token", json!({"uid": "t2"}));
@@ -123,7 +123,7 @@ fn tokens_of_a_user_are_invalidated_by_the_time_of_their_issue() {
     is_served(&mut bob);
     assert_eq!(refusal(&server, claims("ann", now - 51)), 3500);
     assert_eq!(refusal(&server, claims("ann", now - 50)), 0);
-    // By default: now.
+    // The default is the present time.
     done(&server, "invalidate_user_tokens", json!({"user": "ann"}));
     assert_eq!(code(&mut new), 3500);
     assert_eq!(refusal(&server, claims("ann", now - 1)), 3500);
@@ -253,7 +253,7 @@ fn clients_of_hooks_are_judged_by_their_user_and_answers_that_hold_are_forgotten
     let mut ann = open("ann");
     assert!(ann.message()["connect"].is_object());
     assert_eq!(subscribe(&mut ann), 1);
-    // Tokens do not concern it: it has shown none.
+    // Tokens do not concern this client, because it has shown none.
     done(&server, "invalidate_user_tokens", json!({"user": "ann"}));
     is_served(&mut ann);
     done(&server, "block_user", json!({"user": "ann"}));
@@ -311,7 +311,7 @@ fn sqlite_keeps_bans_over_a_restart() {
     assert_eq!(refusal(&server, json!({"sub": "bob", "iat": 1_000})), 0);
 }
 
-/// A flood of revocations costs sweeps, and these are shared: the connection that is meant ends all the same.
+/// Many revocations in a row share their sweeps; the right connection still ends.
 #[test]
 fn many_revocations_in_a_row_find_their_connections() {
     let server = TestServer::start();

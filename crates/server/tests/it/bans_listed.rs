@@ -6,7 +6,7 @@ use touchline_server::Settings;
 use super::bans::{Scratch, done, now_s};
 use super::support::{TestServer, until};
 
-/// Both places of a node without a cluster: its memory, and its database.
+/// Runs a test with bans in both places of a node without a cluster: in its memory, and in its database.
 fn in_both(name: &str, test: impl Fn(&TestServer)) {
     test(&TestServer::start());
     let scratch = Scratch::new(name);

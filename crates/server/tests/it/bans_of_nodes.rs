@@ -1,4 +1,4 @@
-//! Bans of several nodes: each backend that they share, links that are cut, restarts.
+//! Bans of several nodes: in each backend that they can share, with links that are cut, and over restarts.
 
 use serde_json::{Value, json};
 use touchline_server::{Settings, WhenCutOff};
@@ -9,7 +9,7 @@ use super::nats::Nats;
 use super::postgres::Postgres;
 use super::support::{TestServer, until};
 
-/// A node over a link, ready.
+/// Starts a node over a link, and waits until it is ready.
 fn node(name: &str, link: &Link, change: impl FnOnce(&mut Settings, &Link)) -> TestServer {
     let server = TestServer::with(|settings| {
         settings.node.name = name.to_owned();
@@ -41,7 +41,7 @@ fn in_cluster(settings: &mut Settings, link: &Link) {
     settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
 }
 
-/// A node bans, and the other one does what follows; both know it after a restart.
+/// One node bans, and the other one must apply the bans. After a restart both nodes still know them.
 fn bans_reach_every_node(port: u16, change: fn(&mut Settings, &Link)) {
     let links = [Link::to(port), Link::to(port)];
     let one = node("one", &links[0], change);
@@ -59,7 +59,7 @@ fn bans_reach_every_node(port: u16, change: fn(&mut Settings, &Link)) {
     done(&one, "revoke_token", json!({"uid": "t2"}));
     assert_eq!(code(&mut new), 3500);
     is_served(&mut eve);
-    // The other way round, and what is lifted.
+    // The other direction, and lifted bans.
     done(&two, "block_user", json!({"user": "zoe"}));
     until("the other node knows it", || refusal(&one, json!({"sub": "zoe"})) == 3503);
     done(&one, "unblock_user", json!({"user": "zoe"}));
@@ -71,8 +71,8 @@ fn bans_reach_every_node(port: u16, change: fn(&mut Settings, &Link)) {
     assert_eq!(judged.map(|claims| refusal(&two, claims)), [3503, 3500, 3500, 0]);
 }
 
-/// A node that is cut off serves its clients, and judges new ones by what it knows or refuses them for the time being;
-/// when it is back it ends what was banned meanwhile.
+/// A node that is cut off serves its clients. It judges new clients by what it knows, or refuses them for the time
+/// being. When it is back, it ends the connections that were banned meanwhile.
 fn a_cut_is_survived(port: u16, change: fn(&mut Settings, &Link)) {
     let links = [Link::to(port), Link::to(port), Link::to(port)];
     let near = node("near", &links[0], change);
@@ -120,7 +120,7 @@ fn a_cut_is_survived(port: u16, change: fn(&mut Settings, &Link)) {
     }
 }
 
-/// A node that has never known the bans lets nobody in, and nobody is refused for good.
+/// A node that has never known the bans accepts no client, and refuses none for good.
 fn a_node_waits_for_the_bans(link: &Link, change: fn(&mut Settings, &Link), comes: impl FnOnce()) {
     let server = TestServer::with(|settings| change(settings, link));
     assert_eq!(refusal(&server, json!({"sub": "ann"})), 100);
@@ -137,7 +137,7 @@ fn postgres_shares_bans() {
     let scratch = Scratch::new("bans-postgres");
     let postgres = Postgres::start(&scratch.0);
     bans_reach_every_node(port_of(&postgres), on_postgres);
-    // What an operator sees there.
+    // What an operator sees in the database.
     let kept = "SELECT string_agg(kind || ' ' || name, ', ' ORDER BY kind) FROM touchline.fact WHERE value IS NOT NULL";
     assert_eq!(postgres.sql(kept), "token_revoke t2, user_block ann, user_tokens_invalidate bob");
 }
@@ -187,11 +187,11 @@ fn a_node_waits_for_nats() {
 fn strict(settings: &mut Settings, link: &Link) {
     in_cluster(settings, link);
     settings.security.when_cut_off = WhenCutOff::RefuseNew;
-    // Nothing else of the cluster needs JetStream.
+    // No other part of the cluster needs JetStream.
     settings.channel.namespaces.retain(|namespace| namespace.options.history_size == 0);
 }
 
-/// A server that does not answer for a while, over a connection that lasts, is an outage that ends.
+/// A NATS server that does not answer for a while over a lasting connection is an outage that ends.
 #[test]
 fn a_nats_that_stands_still_is_a_cut_that_ends() {
     let nats = Nats::start("pause", true);
@@ -209,7 +209,7 @@ fn a_nats_that_stands_still_is_a_cut_that_ends() {
     }
 }
 
-/// That there is no JetStream does not say that nobody is banned.
+/// A missing JetStream does not mean that there are no bans.
 #[test]
 fn a_nats_that_loses_jetstream_takes_no_ban_away() {
     let mut nats = Nats::start("lost-jetstream", true);
@@ -236,7 +236,7 @@ fn a_nats_that_loses_jetstream_takes_no_ban_away() {
     }
 }
 
-/// Nodes that keep bans in different places do not have each other's: they say so, and serve.
+/// Nodes that keep bans in different places do not share them. They report it, and serve clients.
 #[test]
 fn nodes_that_keep_bans_in_different_places_say_so() {
     let (nats, scratch) = (Nats::start("places", true), Scratch::new("bans-places"));
@@ -259,7 +259,7 @@ fn nodes_that_keep_bans_in_different_places_say_so() {
     until("the other one has gone", || others(&one) == (200, 0));
 }
 
-/// Who needs no bans needs no JetStream for them.
+/// A cluster without bans needs no JetStream for them.
 #[test]
 fn a_cluster_without_jetstream_has_no_bans_and_serves() {
     let nats = Nats::start("plain", false);

@@ -1,4 +1,4 @@
-//! Commands to connections: whom they are for, how fast they come, and what the answers say.
+//! Commands to connections: which connections they reach, at what rate, and what the answers contain.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use super::link::Link;
 use super::nats::Nats;
 use super::support::{KEY, TestServer, WebSocket, to_the_end, token, until, up_to};
 
-/// A node with a name that answers can be compared with.
+/// A node with a fixed name, so that answers can be compared.
 fn one_node() -> TestServer {
     TestServer::with(|settings| {
         settings.node.name = "one".into();
@@ -45,7 +45,7 @@ fn client(server: &TestServer, user: &str) -> (WebSocket, String) {
     (websocket, reply["connect"]["client"].as_str().expect("an id").to_owned())
 }
 
-/// A client of HTTP streaming, whose connect reply tells its session.
+/// A client of HTTP streaming, with the session from its connect reply.
 fn streaming(server: &TestServer, user: &str) -> (TcpStream, String) {
     let mut socket = server.socket();
     let connect = json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}}).to_string();
@@ -57,7 +57,7 @@ fn streaming(server: &TestServer, user: &str) -> (TcpStream, String) {
     (socket, session.trim_end_matches('"').to_owned())
 }
 
-/// An answer of the server API in which nodes have their names in place of their ids.
+/// An answer of the server API in which the names of nodes replace their ids.
 fn named(server: &TestServer, operation: &str, body: Value) -> Value {
     let mut answer = server.api(operation, body).to_string();
     let information = server.api("info", json!({}));
@@ -87,7 +87,7 @@ fn a_connection_is_found_without_its_user() {
     let (mut ann, ann_id) = client(&server, "ann");
     let (mut bob, bob_session) = streaming(&server, "bob");
     let (mut nobody, nobody_id) = client(&server, "");
-    // With a user, `client` and `session` narrow, as they always did.
+    // Together with a user, `client` and `session` narrow the selection, as they always did.
     let narrowed = [json!({"user": "", "client": ann_id}), json!({"user": "bob", "client": ann_id})];
     for body in narrowed {
         assert_eq!(server.api("disconnect", body), json!({"result": {}}));
@@ -107,7 +107,7 @@ fn a_connection_is_found_without_its_user() {
     assert_eq!(named(&server, "disconnect", json!({"client": ann_id})), reached(0), "it has gone");
     assert_eq!(named(&server, "disconnect", json!({"client": "no id"})), reached(0));
     is_served(&mut nobody);
-    // An id is the same in capitals, wherever it stands.
+    // An id in capitals is the same id, in every field.
     let shouted = nobody_id.to_uppercase();
     let spared = json!({"users": [""], "whitelist": ["no id", shouted]});
     assert_eq!(named(&server, "disconnect", spared), reached(0));
@@ -138,7 +138,8 @@ fn a_command_is_for_many_users_and_each_connection_has_it_once() {
     assert_eq!(code(&mut there[3].0), 3503);
 }
 
-/// More connections than commands reach in one turn: none is forgotten, and the answer comes after the last.
+/// There are more connections than commands reach in one turn. The command reaches them all, and the answer comes after
+/// the last.
 #[test]
 fn the_answer_comes_when_all_have_the_command() {
     let server = one_node();
@@ -172,7 +173,7 @@ fn messages_go_to_connections() {
         assert_eq!(message(client)["data"], 5);
     }
     assert_eq!(named(&server, "send", json!({"user": "eve", "data": 6})), sent(0), "nobody is there");
-    // A name and a group are what they were.
+    // A name and a group are unchanged.
     let to_name = json!({"scope": "nowhere", "name": "ann", "data": 7});
     assert_eq!(server.api("send", to_name)["error"]["code"], 4003);
 }
@@ -207,7 +208,7 @@ fn so_many_requests_with_a_rate_are_under_way() {
     let unpaced = json!({"users": ["ann"], "expire_at": 4_000_000_000u64});
     assert_eq!(named(&server, "refresh", unpaced), reached(20), "only a rate is limited");
     drop(_clients);
-    // What is for nobody is over at once, as is what is for connections that have gone.
+    // A command without any connection ends at once, and so does one whose connections are gone.
     until("the requests are over", || slow("nobody")["error"].is_null());
 }
 
@@ -222,7 +223,7 @@ fn a_node_that_drains_ends_what_has_a_rate() {
     assert!(codes.iter().filter(|code| **code == 3001).count() >= 28, "{codes:?}");
 }
 
-/// Every field of every command, in the forms that it cannot have.
+/// Every field of every command, in forms that are not valid.
 #[test]
 fn what_a_command_cannot_be_for_is_refused_with_its_field() {
     let server = one_node();
@@ -313,7 +314,7 @@ fn nodes_add_up_what_they_have_reached_and_name_who_is_silent() {
     let (mut again, _) = client(&two, "ann");
     assert_eq!(named(&one, "disconnect", json!({"users": ["ann"], "rate": 50})), of(1, 1));
     assert_eq!((code(&mut here), code(&mut again)), (3503, 3503));
-    // One user without anything new: as ever.
+    // A command for one user without new fields works as before.
     let (mut old, _) = client(&two, "ann");
     assert_eq!(one.api("disconnect", json!({"user": "ann"})), json!({"result": {}}));
     assert_eq!(code(&mut old), 3503);

@@ -1,4 +1,4 @@
-//! Who is connected: `connections`, `get_user_status` and pages of `channels`, on one node and on several.
+//! Which clients are connected: `connections`, `get_user_status` and pages of `channels`, on one node and on several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use touchline_server::{ApiKeySettings, NamedApiKey, ScopeOptions};
 use super::bans::connected;
 use super::support::{TestServer, WebSocket, token, until};
 
-/// The result of a call that succeeds.
+/// The result of a call, which must succeed.
 pub(crate) fn result(server: &TestServer, operation: &str, body: Value) -> Value {
     let reply = server.api(operation, body.clone());
     assert!(reply["result"].is_object(), "{operation} {body}: {reply}");
@@ -21,7 +21,7 @@ fn client_id(websocket: &mut WebSocket, connect: Value) -> String {
     reply["connect"]["client"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
-/// A client of a user, and its id.
+/// Connects a client of a user. Returns it with its client id.
 pub(crate) fn of_user(server: &TestServer, claims: Value, more: Value) -> (WebSocket, String) {
     let mut websocket = server.websocket();
     let mut connect = more;
@@ -37,7 +37,7 @@ pub(crate) fn subscribe(client: &mut WebSocket, channel: &str) {
     assert!(reply["subscribe"].is_object(), "{reply}");
 }
 
-/// The client ids of an answer.
+/// The client ids in an answer.
 pub(crate) fn ids(answer: &Value) -> BTreeSet<String> {
     answer["connections"].as_object().unwrap_or_else(|| panic!("{answer}")).keys().cloned().collect()
 }
@@ -52,7 +52,7 @@ pub(crate) fn set<'a>(ids: impl IntoIterator<Item = &'a String>) -> BTreeSet<Str
     ids.into_iter().cloned().collect()
 }
 
-/// All pages of a list, as the client ids of each.
+/// All pages of a list, as the client ids of each page.
 pub(crate) fn pages(server: &TestServer, body: &Value, mut between: impl FnMut()) -> Vec<BTreeSet<String>> {
     let (mut all, mut cursor) = (Vec::new(), Value::Null);
     loop {
@@ -114,12 +114,12 @@ fn a_connection_is_found_by_whatever_names_it_and_told_with_what_is_known() {
     let now_ms = super::bans::now_s() * 1_000;
     assert!(told["connected_at_ms"].as_u64().is_some_and(|at| at.abs_diff(now_ms) < 120_000), "{told}");
     assert_eq!(told["node"], result(&server, "info", json!({}))["nodes"][0]["uid"]);
-    // By channel, the others are nobody's business.
+    // A list by channel does not show the other channels.
     let of_channel = result(&server, "connections", json!({"channel": "news"}));
     assert_eq!(of_channel["connections"][&phone_id]["state"]["channels"], json!({"news": {}}));
     assert_eq!(client_id(&mut silent, json!({})).len(), 36);
     drop(phone);
-    until("who has gone is not told", || found(&server, json!({"channel": "news"})) == set([&nobody_id]));
+    until("clients that are gone are not listed", || found(&server, json!({"channel": "news"})) == set([&nobody_id]));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn names_and_groups_are_told_of_who_holds_them() {
     assert_eq!((&of_bob["names"], &of_bob["groups"]), expected, "{of_bob}");
     let by_channel = told(json!({"channel": "news"}), &ann_id);
     assert_eq!((&by_channel["names"], &by_channel["groups"]), (&Value::Null, &Value::Null), "{by_channel}");
-    // A name goes to another connection, and many more come.
+    // A name moves to another connection, and many more names are registered.
     act("register", json!({"scope": "devices", "name": "bike-1", "client": bob_id, "policy": "newest"}));
     for number in 0..70 {
         act("register", json!({"scope": "second", "name": format!("n{number}"), "client": bob_id}));
@@ -173,7 +173,7 @@ fn names_and_groups_are_told_of_who_holds_them() {
     assert_eq!(of_bob["names"][0], json!({"scope": "devices", "name": "bike-1"}));
     assert_eq!(of_bob["entries_truncated"], 8);
     drop(bob);
-    until("who has gone is not told", || told(json!({}), &bob_id).is_null());
+    until("clients that are gone are not listed", || told(json!({}), &bob_id).is_null());
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn whoever_stays_is_told_once_while_others_come_and_go() {
             assert!(times.values().all(|times| *times == 1), "seed {seed}, {body}: told twice: {times:?}");
             let known: BTreeSet<String> = times.into_keys().cloned().collect();
             assert!(known.is_superset(&expected), "seed {seed}, {body}: somebody is left out");
-            assert!(!is_exact || known == expected, "seed {seed}, {body}: somebody is told who is not in the channel");
+            assert!(!is_exact || known == expected, "seed {seed}, {body}: a client outside the channel is listed");
         }
         drop((staying, passing));
         until("they are gone", || server.metric("touchline_connections") == 0);
@@ -380,7 +380,7 @@ fn one_scan_at_a_time_and_lookups_beside_it() {
                     if code.is_some() {
                         is_over.store(true, Relaxed);
                     }
-                    // Whoever is looked up is told meanwhile.
+                    // A lookup of a user is answered meanwhile.
                     assert_eq!(found(&server, json!({"user": "u7"})).len(), 1);
                 }
             });
@@ -495,12 +495,12 @@ fn channels_come_in_pages_too() {
     assert_eq!(names, (0..25).map(|n| format!("c{n:02}")).collect::<Vec<_>>());
 }
 
-/// The status of a user.
+/// The status of a user, as the server API returns it.
 fn status(server: &TestServer, user: &str) -> Value {
     result(server, "get_user_status", json!({"users": [user]}))["statuses"][0].clone()
 }
 
-/// Waits until a user is offline; returns when it was online last.
+/// Waits until a user is offline. Returns when the user was last online.
 fn last_seen(server: &TestServer, user: &str) -> Option<u64> {
     until("the user is offline", || status(server, user)["is_online"] == false);
     status(server, user)["online"].as_u64()
@@ -547,7 +547,7 @@ fn when_a_user_was_online_survives_a_restart_in_sqlite_and_expires() {
     drop(ann);
     let server = start(month);
     assert_eq!(last_seen(&server, "bob"), bob);
-    assert!(last_seen(&server, "ann").is_some(), "the stop wrote whom it disconnected");
+    assert!(last_seen(&server, "ann").is_some(), "the stop wrote the users that it disconnected");
     for user in ["a\0b", "", "eve"] {
         assert_eq!(status(&server, user), json!({"user": user, "is_online": false}));
     }

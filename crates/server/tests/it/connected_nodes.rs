@@ -1,5 +1,5 @@
-//! Who is connected to a cluster: `connections`, `get_user_status` and `channels` of several nodes, some of which are
-//! silent or gone.
+//! Which clients are connected to a cluster: `connections`, `get_user_status` and `channels` of several nodes. Some of
+//! the nodes are silent or gone.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,12 +17,12 @@ fn uid(server: &TestServer) -> String {
     name["nodes"][0]["uid"].as_str().expect("an id").to_owned()
 }
 
-/// A node that is joined to others over a link, ready. One that is cut off stays in sight.
+/// A node that has joined others over a link and is ready. If the link is cut, the node stays in sight.
 fn joined(link: &Link) -> TestServer {
     joined_for(link, 50)
 }
 
-/// The same, and the others see it for so many seconds after they have heard it last.
+/// The same, but the others see it for only this many seconds after its last message.
 fn joined_for(link: &Link, seconds: u64) -> TestServer {
     let server = TestServer::with(|settings: &mut Settings| {
         settings.cluster.engine = "nats".to_owned();
@@ -36,7 +36,7 @@ fn joined_for(link: &Link, seconds: u64) -> TestServer {
     server
 }
 
-/// Waits until a node sees so many, itself included.
+/// Waits until a node sees this many nodes, itself included.
 fn sees(server: &TestServer, nodes: usize) {
     until("the nodes see each other", || {
         result(server, "info", json!({}))["nodes"].as_array().is_some_and(|all| all.len() == nodes)
@@ -65,7 +65,7 @@ fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
     }
     let there_id = &there[0].1;
     assert_eq!(found(&one, json!({"client": there_id})), set([there_id]));
-    // A node that comes while a list is read begins with its next page.
+    // A node that joins while a list is read is included from its next page on.
     let first = result(&one, "connections", json!({"limit": 2}));
     let three = joined(&link);
     sees(&one, 3);
@@ -100,7 +100,7 @@ fn names_in_their_order_are_paged_over_the_nodes() {
         assert!(page_names.len() <= 4, "{page}");
         told.extend(page_names.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()));
         after = page["last"].clone();
-        // Names before and behind the cursor come and go, and one goes to the other node and stays.
+        // Names before and after the cursor appear and disappear. One name moves to the other node and stays there.
         let passing = format!("n{}", 60 + round);
         register(&passing);
         register(&format!("n0{round}"));
@@ -161,7 +161,7 @@ fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
         assert_eq!(result(&one, operation, body)["missing_nodes"], missing, "{operation}");
     }
     assert!(second["busy_nodes"].is_null(), "it is silent: {second}");
-    // Many lists in a batch do not wait a second each.
+    // Many lists in one batch must not wait a second each.
     let lookup = json!({"connections": {"user": "nobody"}});
     let batch = server_batch(&one, &vec![lookup; 60]);
     assert_eq!(batch[0]["connections"]["missing_nodes"], missing, "{batch}");
@@ -205,7 +205,7 @@ fn a_node_that_scans_for_another_request_is_named_as_busy() {
         }
         until("a page meets another scan", || {
             let page = one.api("connections", json!({"limit": 1_000}))["result"].clone();
-            // The other node is asked for its own scans by the threads above, which may also meet one of this node.
+            // The threads above ask the other node for its own scans, and may also meet one of this node.
             let is_busy = page["busy_nodes"] == json!([busy]);
             if is_busy {
                 assert_eq!((&page["missing_nodes"], &page["is_partial"]), (&json!([busy]), &json!(true)), "{page}");
@@ -221,7 +221,7 @@ fn a_node_that_scans_for_another_request_is_named_as_busy() {
 #[test]
 fn a_scan_over_three_nodes_survives_the_death_of_one() {
     let nats = Nats::start("connected-killed", true);
-    // Its links are cut and its node stays silent for ever: to the others that is a node that was killed.
+    // Its links are cut and the node stays silent for ever. For the others, this is a node that was killed.
     let links = [Link::to(nats.port), Link::to(nats.port)];
     let nodes = [joined_for(&links[0], 2), joined_for(&links[0], 2), joined_for(&links[1], 2)];
     nodes.iter().for_each(|node| sees(node, 3));
@@ -233,7 +233,7 @@ fn a_scan_over_three_nodes_survives_the_death_of_one() {
     let clients: Vec<Vec<_>> = clients.collect();
     let of = |node: usize| set(clients[node].iter().map(|(_, id)| id));
     let dead = json!([uid(&nodes[2])]);
-    // The death comes behind so many pages.
+    // The node dies after this many pages.
     for pages_before in [0, 1, 3] {
         nodes.iter().for_each(|node| sees(node, 3));
         let (mut told, mut cursor, mut pages) = (Vec::new(), Value::Null, 0);
@@ -247,7 +247,7 @@ fn a_scan_over_three_nodes_survives_the_death_of_one() {
                 assert_eq!((&page["missing_nodes"], &page["is_partial"]), (&dead, &json!(true)), "{page}");
                 assert!(page["cursor"].is_string(), "its place is kept: {page}");
             }
-            // A cursor that stays as it is: only the dead node is left.
+            // The cursor stays the same, because only the dead node is left.
             let is_last = page["cursor"] == cursor && told.last().is_some_and(BTreeSet::is_empty);
             cursor = page["cursor"].clone();
             pages += 1;
@@ -277,7 +277,7 @@ fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
     sees(&one, 1);
     let mut told = vec![ids(&first)];
     let mut cursor = first["cursor"].clone();
-    // Until nothing but the missing node is left, which the cursor tells by staying as it is.
+    // Reads until only the missing node is left; then the cursor stays the same.
     loop {
         let next = page(&cursor);
         assert_eq!((&next["missing_nodes"], &next["is_partial"]), (&missing, &json!(true)), "{next}");
@@ -289,7 +289,7 @@ fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
         cursor = next["cursor"].clone();
     }
     assert!(told.last().is_some_and(BTreeSet::is_empty));
-    // The other node sees nobody, and has no link: it does not pass for the whole cluster.
+    // The other node sees no node and has no link. It must not answer as if it were the whole cluster.
     let asked =
         [("connections", json!({})), ("channels", json!({})), ("get_user_status", json!({"users": ["", "ann"]}))];
     until("it notes that it is alone", || result(&two, "info", json!({}))["nodes"].as_array().map(Vec::len) == Some(1));

@@ -1,4 +1,4 @@
-//! Commands that come from a table of PostgreSQL, as subscribers and the application see them.
+//! Commands from a table of PostgreSQL, as subscribers and the application see them.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::bans::Scratch;
 use super::postgres::Postgres;
 use super::support::{TestServer, until};
 
-/// A table as the guide makes it.
+/// A table as the guide creates it.
 const TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
      partition integer NOT NULL DEFAULT 0, created_at timestamptz NOT NULL DEFAULT now())";
 
-/// A database with the table, and the address of a user of it.
+/// A database with the table, and the URL of one of its users.
 struct Shop {
     postgres: Postgres,
     dsn: String,
@@ -90,7 +90,7 @@ fn subscribers_are_told_of_rows_in_their_order_in_channels_of_each_kind() {
         "0",
         "rows stored exactly once need no key"
     );
-    // What is no publication waits for what comes before it.
+    // A command that is not a publication waits for the commands before it.
     let mut client = server.connected();
     client.ask(json!({"id": 2, "subscribe": {"channel": "history:b"}}));
     shop.insert("publish", &json!({"channel": "history:b", "data": 1}));
@@ -99,7 +99,7 @@ fn subscribers_are_told_of_rows_in_their_order_in_channels_of_each_kind() {
     assert_eq!([client.publication(), client.publication()].map(|of| of["data"].clone()), [1, 2]);
     let kept = server.api("history", json!({"channel": "history:b", "limit": 10}));
     assert_eq!(kept["result"]["publications"][0]["data"], 2, "{kept}");
-    // Subscribers may be told of a row before it is counted.
+    // Subscribers may receive a publication before its row is counted.
     until("every row is counted", || count(&server, "processed") >= 1_503);
     assert_eq!(count(&server, "processed"), 1_503);
 }
@@ -120,7 +120,7 @@ fn where_no_table_for_bad_rows_can_be_made_they_are_counted_and_go() {
     assert_eq!(shop.postgres.sql("SELECT to_regclass('outbox_dead') IS NULL"), "t");
 }
 
-/// Another program that holds the lock of the partition, with Centrifugo's key.
+/// Another program that holds the lock of the partition, under Centrifugo's key.
 struct LockHolder(Child);
 
 impl LockHolder {
@@ -185,7 +185,7 @@ fn a_node_that_stops_leaves_no_row_half_done() {
     }
 }
 
-/// A node whose durable channels are in a database of their own, which can be away while the outbox is there.
+/// A node whose durable channels are in a separate database, which can be away while the outbox is there.
 fn node_with_other_primary(shop: &Shop, primary: &Postgres) -> TestServer {
     shop.node(|settings| {
         outbox(settings).partition_select_limit = 10;
@@ -193,7 +193,7 @@ fn node_with_other_primary(shop: &Shop, primary: &Postgres) -> TestServer {
     })
 }
 
-/// Channels in a database, as the namespace `durable`.
+/// Adds durable channels in a database, as the namespace `durable`.
 pub(crate) fn add_durable_channels(settings: &mut Settings, url: &str) {
     let mut durable = settings.channel.namespaces[0].clone();
     durable.name = "durable".to_owned();
@@ -217,7 +217,7 @@ fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
     shop.insert("publish", &json!({"channel": "durable:a", "data": 0}));
     until("the first is published", || kept(&server, "durable:a") == [0]);
     primary.kill();
-    // More rows of the channel that fails than a transaction takes, and one that is no publication among them.
+    // The failing channel has more rows than one transaction takes. One of them is not a publication.
     for n in 1..=25 {
         shop.insert("publish", &json!({"channel": "durable:a", "data": n}));
         if n == 5 {
@@ -235,9 +235,9 @@ fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
     assert_eq!(shop.waiting(), "28");
     assert!(server.metric("touchline_consumer_retrying{consumer=\"shop\"}") >= 1);
     until("it is stuck", || server.metric("touchline_consumer_stuck{consumer=\"shop\"}") == 1);
-    // What comes still goes on.
+    // Later commands are still carried out.
     shop.insert("publish", &json!({"channel": "history:c", "data": 5}));
-    until("it goes on", || kept(&server, "history:c").len() == 2);
+    until("it continues", || kept(&server, "history:c").len() == 2);
     primary.again();
     until("the table is empty", || shop.waiting() == "0");
     let expected: Vec<Value> = (0..=25).chain([2]).map(Value::from).collect();
@@ -278,14 +278,15 @@ fn rows_that_can_never_be_carried_out_delay_nobody_and_are_kept_aside() {
     until("the other partition is counted", || server.metric("touchline_consumer_unread{consumer=\"shop\"}") == 1);
 }
 
-/// A certificate of a server at 127.0.0.1 and its key, as files that PostgreSQL reads, and options to use them.
+/// A certificate of a server at 127.0.0.1 with its key, as files that PostgreSQL reads, and the options that use them.
 fn tls_options(scratch: &Scratch) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     std::fs::create_dir_all(&scratch.0).expect("the directory is ours");
     let [certificate, key] = ["server.crt", "server.key"].map(|name| scratch.0.join(name));
     std::fs::write(&certificate, made.cert.pem()).expect("the directory is ours");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("the directory is ours");
-    // PostgreSQL wants the key for itself. Where tests do not run as root it is their user's, who runs PostgreSQL too.
+    // PostgreSQL requires that its own user owns the key. If tests do not run as root, their user owns it and runs
+    // PostgreSQL too.
     let _ = Command::new("chown").arg("postgres").arg(&key).stderr(Stdio::null()).status();
     let closed = Command::new("chmod").arg("600").arg(&key).status();
     assert!(closed.is_ok_and(|status| status.success()));

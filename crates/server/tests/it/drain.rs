@@ -1,8 +1,8 @@
-//! A node that stops tells its clients, and finishes what it began.
+//! A node that stops disconnects its clients properly, and finishes what it began.
 //!
 //! A request is *taken* when the server has read its head. A client can see that: the server answers `Expect:
-//! 100-continue` when it begins to read the body. Until then a connection may be refused or closed without harm, for
-//! the client may send the request elsewhere. From then on it must be answered.
+//! 100-continue` when it begins to read the body. Until then, the server may refuse or close a connection without harm,
+//! because the client can send the request elsewhere. From then on, the server must answer the request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::metrics::value;
+use crate::nats::Nats;
 use crate::support::{Heard, KEY, PATIENCE, TestServer, WebSocket, frame, head_of, until};
 
-/// A server whose stop has longer than any test waits: it must end by itself.
+/// A server that may take longer to stop than any test waits: it must end by itself.
 fn with_time(spread: Duration) -> TestServer {
     TestServer::with(|settings| {
         settings.shutdown.spread = spread;
@@ -32,7 +34,7 @@ fn has_stopped(stopping: JoinHandle<()>) {
     stopping.join().expect("it does not panic");
 }
 
-/// Answers the server's goodbye, as clients do.
+/// Answers the server's close frame, as clients do.
 fn part(client: &mut WebSocket) {
     let _ = client.socket.write_all(&frame(0x88, &1000u16.to_be_bytes()));
 }
@@ -63,6 +65,65 @@ fn clients_are_told_over_the_configured_time() {
     assert!(times[39] - times[0] >= Duration::from_millis(200), "spread over {:?}", times[39] - times[0]);
 }
 
+/// A node of a cluster that reports this connect rate.
+fn taking(nats: &Nats, connect_rate: usize) -> TestServer {
+    let server = TestServer::with(|settings| {
+        settings.cluster.engine = "nats".to_owned();
+        settings.cluster.nats_url = vec![format!("nats://127.0.0.1:{}", nats.port)];
+        settings.shutdown.connect_rate = connect_rate;
+        settings.shutdown.spread = Duration::ZERO;
+        settings.shutdown.timeout = 10 * PATIENCE;
+    });
+    until("the node is ready", || value(&server, "touchline_ready") == 1.0);
+    server
+}
+
+/// The forecast of a drain that would begin now: clients a second, and tenths of a second.
+fn forecast(server: &TestServer) -> (u64, u64) {
+    let tenths = (value(server, "touchline_drain_seconds") * 10.0).round() as u64;
+    (value(server, "touchline_drain_clients_per_second").round() as u64, tenths)
+}
+
+#[test]
+fn a_drain_goes_at_the_pace_that_the_other_nodes_can_take() {
+    let nats = Nats::start("pace", true);
+    let leaving = taking(&nats, 1_000);
+    let clients: Vec<_> = (0..200).map(|_| leaving.connected()).collect();
+    assert_eq!(forecast(&leaving), (4_000, 1), "a node that is alone makes nobody wait");
+    let takers = [taking(&nats, 120), taking(&nats, 80)];
+    until("the others say what they take", || forecast(&leaving) == (200, 10));
+    assert_eq!(value(&leaving, "touchline_connect_rate"), 1_000.0);
+    // Two nodes that stop at the same time share the rate that is left.
+    let [other, taker] = takers;
+    let held = other.connected();
+    let stopping = begin_to_stop(other);
+    until("the other one drains", || forecast(&leaving) == (40, 50));
+    let started = std::time::Instant::now();
+    let leaving = begin_to_stop(leaving);
+    for mut client in clients {
+        assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
+        part(&mut client);
+    }
+    assert!(started.elapsed() >= Duration::from_secs(2), "200 clients at 80 a second, or fewer");
+    drop(held);
+    has_stopped(leaving);
+    has_stopped(stopping);
+    drop(taker);
+}
+
+#[test]
+fn what_clients_cost_is_measured_and_told() {
+    let server = TestServer::start();
+    let default = value(&server, "touchline_connect_cost_seconds");
+    assert_eq!(default, 0.000_2);
+    assert!(value(&server, "touchline_connect_rate") >= 20.0);
+    until("it is another number once clients have connected", || {
+        let _clients: Vec<_> = (0..50).map(|_| server.connected()).collect();
+        let cost = value(&server, "touchline_connect_cost_seconds");
+        (0.000_02..=0.005).contains(&cost) && cost != default
+    });
+}
+
 #[test]
 fn a_stopped_node_listens_no_more() {
     let mut server = TestServer::start();
@@ -72,14 +133,15 @@ fn a_stopped_node_listens_no_more() {
     assert!(TcpStream::connect(server.address).is_err(), "nobody listens any more");
 }
 
-/// A publish of which the server has read the head, and not yet the last byte of the body.
+/// A publish request whose head the server has read, but not yet the last byte of its body.
 struct Taken {
     socket: TcpStream,
     body: String,
 }
 
 impl Taken {
-    /// None = the server has not taken it: it said that it drains, or closed the connection before it read the head.
+    /// Begins the request. None = the server has not taken it: it answered that it drains, or closed the connection
+    /// before it read the head.
     fn begin(address: SocketAddr, channel: &str, data: &Value) -> Option<Taken> {
         let mut socket = TcpStream::connect(address).ok()?;
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
@@ -100,14 +162,14 @@ impl Taken {
         Some(Taken { socket, body })
     }
 
-    /// Sends the last byte; the answer's head and body. It must come whole.
+    /// Sends the last byte. Returns the answer's head and body, which must be complete.
     fn finish(&mut self) -> (String, Value) {
         self.socket.write_all(&self.body.as_bytes()[self.body.len() - 1..]).expect("the server reads on");
         answer_of(&mut self.socket)
     }
 }
 
-/// An answer that comes whole: its head and its body.
+/// Reads an answer, which must be complete. Returns its head and its body.
 fn answer_of(socket: &mut TcpStream) -> (String, Value) {
     let head = head_of(socket);
     assert!(head.starts_with("HTTP/1.1 200 "), "what was taken is answered: {head:?}");
@@ -118,7 +180,7 @@ fn answer_of(socket: &mut TcpStream) -> (String, Value) {
     (head, serde_json::from_slice(&body).expect("answers are JSON"))
 }
 
-/// A connection that has been answered and is kept. Its end tells that the drain has begun.
+/// A connection that was answered and is kept open. Its end shows that the drain has begun.
 fn kept(server: &TestServer) -> TcpStream {
     let mut socket = server.socket();
     write!(socket, "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{{}}")
@@ -148,7 +210,7 @@ fn a_request_that_was_taken_is_answered_however_late_its_body_ends() {
             assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
             part(&mut client);
         }
-        // Several times as long as a node needs that waits for nobody.
+        // Several times as long as a node needs that waits for no client.
         std::thread::sleep(Duration::from_millis(500));
         assert!(!stopping.is_finished(), "the node waits for the requests that it has taken");
         let mut offsets: Vec<_> = taken
@@ -157,7 +219,7 @@ fn a_request_that_was_taken_is_answered_however_late_its_body_ends() {
                 let (head, answer) = taken.finish();
                 assert!(
                     head.to_ascii_lowercase().contains("connection: close"),
-                    "the client is told to go elsewhere: {head}"
+                    "the client is sent elsewhere: {head}"
                 );
                 is_closed(&taken.socket);
                 answer["result"]["offset"].as_u64().unwrap_or_else(|| panic!("it is published: {answer}"))
@@ -186,7 +248,7 @@ fn an_answer_that_is_on_its_way_arrives_whole() {
         body.len()
     )
     .expect("the server reads");
-    // The first bytes are here, the rest is more than the sockets hold.
+    // The first bytes are here; the rest is more than the sockets hold.
     let mut first = [0; 1];
     assert_eq!(reader.peek(&mut first).expect("an answer begins"), 1);
     let stopping = begin_to_stop(server);
@@ -205,7 +267,7 @@ fn an_answer_that_is_on_its_way_arrives_whole() {
 fn a_client_that_keeps_its_idle_connection_does_not_hold_the_stop_up() {
     let server = with_time(Duration::from_millis(50));
     let idle: Vec<_> = (0..4).map(|_| kept(&server)).collect();
-    // Begun, and not taken: its head never becomes whole.
+    // This request has begun but is not taken: its head never becomes complete.
     let half = server.socket();
     (&half).write_all(b"POST /api/publish HTTP/1.1\r\nHost: t").expect("the server listens");
     let silent = server.socket();
@@ -223,14 +285,14 @@ fn a_subscriber_that_is_behind_gets_all_before_its_goodbye() {
     let server = TestServer::with(|settings| settings.client.queue_max_size = 100 << 20);
     let mut client = server.connected();
     client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
-    // More than the sockets hold, and nobody reads.
+    // More data than the sockets hold, and the client does not read.
     for _ in 0..PUBLICATIONS {
         server.publish("history:a", json!(text));
     }
     let idle = kept(&server);
     let stopping = begin_to_stop(server);
     is_closed(&idle);
-    // It is told to go within this time, behind all that it has not read.
+    // Within this time it is sent the disconnect, behind everything that it has not read.
     std::thread::sleep(Duration::from_millis(500));
     let seen: Vec<_> = (0..PUBLICATIONS).map(|_| client.publication()).collect();
     let goodbye = client.close();
@@ -244,16 +306,16 @@ fn a_subscriber_that_is_behind_gets_all_before_its_goodbye() {
     assert_eq!(goodbye, Heard::Close(3001, "shutdown".into()));
 }
 
-/// What a subscriber that also publishes has seen until its goodbye.
+/// What a subscriber that also publishes has seen until the close frame.
 #[derive(Default)]
 struct Seen {
-    /// Data by offset; the first offset is 1.
+    /// The data, in the order of their offsets; the first offset is 1.
     data: Vec<String>,
-    /// Its own publications that were acknowledged to it.
+    /// Its own publications that were acknowledged.
     acknowledged: Vec<String>,
 }
 
-/// Subscribes, publishes as fast as it is answered if it `publishes`, and looks on until it is told to go.
+/// Subscribes and reads until the server disconnects it. If it `publishes`, it publishes as fast as it gets answers.
 fn look_on(mut client: WebSocket, name: &str, publishes: bool) -> Seen {
     let mut seen = Seen::default();
     let mut sent = 0;
@@ -290,14 +352,14 @@ fn look_on(mut client: WebSocket, name: &str, publishes: bool) -> Seen {
 /// Publications that were acknowledged over HTTP: offset and data.
 type Acknowledged = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// Ends a request; it must be acknowledged.
+/// Ends a request, which must be acknowledged.
 fn acknowledge(mut taken: Taken, data: String, acknowledged: &Acknowledged) {
     let (_, answer) = taken.finish();
     let offset = answer["result"]["offset"].as_u64().unwrap_or_else(|| panic!("it is published: {answer}"));
     acknowledged.lock().expect("no thread panics with the lock").push((offset, data));
 }
 
-/// Publishes over HTTP until no request is taken any more.
+/// Publishes over HTTP until the server takes no request any more.
 fn publish_on(address: SocketAddr, name: &str, acknowledged: &Acknowledged) {
     for n in 1.. {
         let data = format!("{name} {n}");
@@ -366,8 +428,8 @@ fn what_is_acknowledged_while_the_node_drains_reaches_every_subscriber() {
     assert!(seen.iter().take(PUBLISHING).all(|subscriber| subscriber.acknowledged.len() > 1));
 }
 
-/// Each subscriber has seen a beginning of `longest`: at least the `before` publications that were acknowledged before
-/// the drain, and its own acknowledged ones.
+/// Checks that each subscriber has seen a beginning of `longest`. It contains at least the `before` publications that
+/// were acknowledged before the drain, and its own acknowledged ones.
 fn is_delivered_in_one_order(seen: &[Seen], longest: &[String], before: u64) {
     for subscriber in seen {
         assert!(longest.starts_with(&subscriber.data), "one order for all");
@@ -376,8 +438,8 @@ fn is_delivered_in_one_order(seen: &[Seen], longest: &[String], before: u64) {
             "acknowledged before the drain: {before}, seen: {}",
             subscriber.data.len()
         );
-        // An acknowledgement may cross the goodbye: only its successor, sent when it had come, shows that the
-        // publication was on its way.
+        // An acknowledgement may cross the close frame on the wire. Only a successor that was sent after the
+        // acknowledgement shows that the publication was delivered.
         let settled = subscriber.acknowledged.split_last().map_or(&[][..], |(_, settled)| settled);
         for own in settled {
             assert!(
@@ -388,12 +450,12 @@ fn is_delivered_in_one_order(seen: &[Seen], longest: &[String], before: u64) {
     }
 }
 
-/// Each publication that was acknowledged over HTTP is in `longest` at its offset.
+/// Checks that each publication that was acknowledged over HTTP is in `longest` at its offset.
 fn is_delivered_where_acknowledged(acknowledged: Acknowledged, longest: &[String]) {
     let mut acknowledged = std::mem::take(&mut *acknowledged.lock().expect("no thread panics with the lock"));
     acknowledged.sort_unstable();
     assert!(acknowledged.windows(2).all(|pair| pair[0].0 < pair[1].0), "an offset is given once");
-    // What has a later offset was acknowledged when the last subscriber had gone.
+    // Publications with later offsets were acknowledged after the last subscriber had gone.
     let delivered: Vec<_> =
         acknowledged.iter().filter_map(|(offset, data)| Some((data, longest.get(*offset as usize - 1)?))).collect();
     assert!(delivered.iter().all(|(data, seen)| data == seen), "each is delivered at the offset that was acknowledged");

@@ -1,4 +1,4 @@
-//! Lifecycle events that are told for certain: restarts, cuts from the database, endpoints that fail.
+//! Lifecycle events with guaranteed delivery: restarts, cuts from the database, endpoints that fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::support::{PATIENCE, TestServer, WebSocket, until};
 
 const TYPES: [&str; 6] = ["connected", "disconnected", "occupied", "vacated", "user_online", "user_offline"];
 
-/// A backend that answers with a status that the test changes.
+/// A backend that answers with a status that the test can change.
 pub(crate) struct Receiver {
     pub(crate) backend: Backend,
     pub(crate) status: Arc<AtomicU16>,
@@ -43,7 +43,7 @@ impl Receiver {
         settings.events.push(NamedEvents { name: "backend".into(), options });
     }
 
-    /// All events, each once, in the order in which they came first.
+    /// All events, each once, in the order in which they first arrived.
     pub(crate) fn events(&self) -> Vec<Value> {
         let mut known = std::collections::BTreeSet::new();
         let batches = self.backend.questions().into_iter().map(|question| question.body);
@@ -68,7 +68,7 @@ impl Receiver {
         }
     }
 
-    /// Generations of each key, in the order in which they came first.
+    /// The generations of each key, in the order in which they first arrived.
     fn generations(&self) -> BTreeMap<String, Vec<u64>> {
         let mut generations = BTreeMap::<String, Vec<u64>>::new();
         for event in self.events() {
@@ -80,7 +80,7 @@ impl Receiver {
         generations
     }
 
-    /// Generations come in order, without a gap.
+    /// Asserts that generations arrive in order, without a gap.
     pub(crate) fn check(&self) {
         for (key, told) in self.generations() {
             assert_eq!(told, (1..=told.len() as u64).collect::<Vec<_>>(), "{key}");
@@ -97,12 +97,12 @@ pub(crate) fn on_postgres(settings: &mut Settings, link: &Link) {
     settings.store.primary.timeout = Duration::from_secs(2);
 }
 
-/// A session of a user who is subscribed to a channel, and its client id.
+/// A session of a user who is subscribed to a channel, with its client id.
 pub(crate) fn subscribed(server: &TestServer, user: &str, channel: &str) -> (WebSocket, String) {
     let mut client = server.websocket();
     let token = super::support::token(json!({"sub": user}));
     let reply = client.ask(json!({"id": 1, "connect": {"token": token}}));
-    let id = reply["connect"]["client"].as_str().expect("it is let in").to_owned();
+    let id = reply["connect"]["client"].as_str().expect("it is accepted").to_owned();
     let reply = client.ask(json!({"id": 2, "subscribe": {"channel": channel}}));
     assert!(reply["subscribe"].is_object(), "{reply}");
     (client, id)
@@ -132,7 +132,7 @@ fn a_backend_is_told_all_of_a_client_and_its_restarted_node() {
     receiver.wait_for("client.connected", &other_id);
     server.stop();
     assert_eq!(receiver.wait_for("client.disconnected", &other_id)["data"]["cause"], "restart");
-    // Who comes back at once is never told as gone.
+    // A client that comes back at once is never reported as gone.
     let server = start();
     let (_back, _) = subscribed(&server, "bob", "news");
     let (_fresh, _) = subscribed(&server, "zoe", "other");
@@ -151,7 +151,7 @@ fn what_a_killed_node_has_left_is_told_by_its_next_start() {
         })
     };
     drop(start());
-    // As a process that was killed leaves it.
+    // The rows as a killed process leaves them.
     let rows = rusqlite::Connection::open(scratch.0.join("primary.db")).expect("it opens");
     rows.execute_batch(
         "INSERT INTO event_node VALUES ('gone', 70, 3); \
@@ -167,14 +167,14 @@ fn what_a_killed_node_has_left_is_told_by_its_next_start() {
     assert!(lost["source"].as_str().is_some_and(|source| source.contains("/gone/")), "{lost}");
     let (_bob, _) = subscribed(&server, "bob", "chat");
     receiver.wait_for("channel.occupied", "chat");
-    // A minute later.
+    // The same a minute later.
     rows.execute("UPDATE event_key SET due_ms = 1 WHERE due_ms IS NOT NULL", []).expect("it is written");
     let gone = receiver.wait_for("user.offline", "ann");
     assert_eq!((gone["generation"].as_str(), gone["data"]["reason"].as_str()), (Some("8"), Some("restart")));
     assert_eq!((receiver.count("user.offline", "bob"), receiver.count("user.online", "bob")), (0, 0));
 }
 
-/// Events of a type in the outbox.
+/// The number of events of a type in the outbox.
 fn waiting(scratch: &Scratch, kind: &str) -> u64 {
     let rows = rusqlite::Connection::open(scratch.0.join("primary.db")).expect("it opens");
     let count = "SELECT count(*) FROM event_outbox WHERE body LIKE '%\"io.touchline.' || ?1 || '\"%'";
@@ -203,7 +203,7 @@ fn an_endpoint_that_fails_for_a_while_gets_everything_in_order() {
         receiver.count("user.offline", "ann") == 6 && receiver.count("channel.vacated", "chat") == 6
     });
     receiver.check();
-    // The first batch was sent again until it arrived, and nothing of its lane before.
+    // The first batch was sent again until it arrived. Before that, nothing else of its lane was sent.
     assert_eq!(receiver.generations()["user:ann"].len(), 12);
 }
 
@@ -234,7 +234,7 @@ fn a_node_that_is_cut_from_the_database_is_told_as_gone_and_back() {
     assert_eq!(receiver.wait_for("user.offline", "bob")["data"]["reason"], "node_down");
     receiver.wait_for("channel.vacated", "news");
     links[1].heal();
-    until("the client is told as connected again", || receiver.count("client.connected", &far_id) == 2);
+    until("the client is reported as connected again", || receiver.count("client.connected", &far_id) == 2);
     until("its user is online", || receiver.generations()["user:bob"].len() == 3);
     until("its channel is occupied", || receiver.generations()["channel:news"].len() == 3);
     drop(near);
@@ -344,7 +344,7 @@ fn rows_that_are_no_events_are_put_aside_and_the_rest_goes_on() {
     let list = || server.api("events_dead", json!({}))["result"]["letters"].as_array().cloned().unwrap_or_default();
     until("they are dead", || list().len() == 2);
     let causes: Vec<String> = list().iter().map(|letter| letter["error"].to_string()).collect();
-    assert!(causes[0].contains("no event") && causes[1].contains("io.touchline.of.later"), "{causes:?}");
+    assert!(causes[0].contains("not an event") && causes[1].contains("io.touchline.of.later"), "{causes:?}");
     let metrics = server.http("GET", "/metrics", "", "").1;
     assert!(metrics.contains("touchline_events_dead_total{endpoint=\"backend\",reason=\"unreadable\"} 2"), "{metrics}");
 }

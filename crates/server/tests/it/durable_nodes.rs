@@ -13,7 +13,7 @@ use super::nats::Nats;
 use super::postgres::Postgres;
 use super::support::{TestServer, until};
 
-/// A node whose endpoint of this name is told of these types.
+/// A node with one endpoint of this name, which receives events of these types.
 fn node(link: &Link, receiver: &Receiver, (name, endpoint): (&str, &str), types: &[&str]) -> TestServer {
     TestServer::with(|settings| {
         settings.node.name = name.to_owned();
@@ -40,12 +40,13 @@ fn each_node_tells_the_endpoints_of_all_nodes() {
     let one = node(&link, &of_one, ("one", "first"), &["connected", "disconnected"]);
     let (early, early_id) = subscribed(&one, "ann", "chat");
     of_one.wait_for("client.connected", &early_id);
-    // The second node asks for what the first one has never told, of clients that were there before.
+    // The second node wants events that the first one never sent, about clients that were there before.
     let two = node(&link, &of_two, ("two", "second"), &["user_online", "user_offline", "occupied", "vacated"]);
     of_two.wait_for("user.online", "ann");
     of_two.wait_for("channel.occupied", "chat");
-    until("it is told that all is told now", || of_two.events().iter().any(|event| event["data"]["why"] == "start"));
-    // A user on both nodes is online until the last connection ends, and each client is told to the first endpoint.
+    until("the start is reported", || of_two.events().iter().any(|event| event["data"]["why"] == "start"));
+    // A user on both nodes is online until the last connection ends. The first endpoint receives an event of each
+    // client.
     let (late, late_id) = subscribed(&two, "ann", "chat");
     of_one.wait_for("client.connected", &late_id);
     drop(early);
@@ -104,7 +105,7 @@ fn a_node_without_durable_events_is_named() {
     let nodes = || ready(&teller)["nodes_without_durable_events"].as_array().map_or(0, Vec::len);
     until("it is named", || nodes() == 1);
     let resets = || receiver.events().iter().filter(|event| event["data"]["why"] == "node_silent").count();
-    until("what was told may be wrong", || resets() == 1);
+    until("earlier events may be wrong", || resets() == 1);
     drop(silent);
     until("all take part", || nodes() == 0 && resets() == 2);
 }

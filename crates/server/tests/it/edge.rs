@@ -1,4 +1,4 @@
-//! What is refused before it reaches anything that others use: odd texts and tokens, too many connections of a user,
+//! Requests that are refused before they reach anything shared: odd texts and tokens, too many connections of a user,
 //! and times without end.
 
 use std::sync::Barrier;
@@ -46,7 +46,7 @@ fn keys_of_publications_are_so_long_and_no_longer() {
     }
 }
 
-/// How a connect with a token ends: the user's place in presence is not asked for, only whether it was let in.
+/// Connects with a token and returns the result. It does not look at presence, only whether the client is accepted.
 fn connect(server: &TestServer, claims: Value) -> Result<(), Heard> {
     let mut client = server.websocket();
     client.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
@@ -116,7 +116,7 @@ fn what_expires_at_the_end_of_time_is_delivered() {
     assert_eq!(kept["result"]["publications"].as_array().map(Vec::len), Some(6));
 }
 
-/// Opens sockets at once, connects them as one user, and gives those that were let in; the others were told 3504, and
+/// Opens sockets at once, connects them as one user, and returns those that were accepted. The others got 3504, and
 /// nothing before it.
 fn crowd(server: &TestServer, size: usize) -> Vec<WebSocket> {
     let barrier = Barrier::new(size);
@@ -158,7 +158,7 @@ fn who_ends_before_the_connect_reply_is_not_counted_any_more() {
         settings.client.user_connection_limit = 1;
         settings.channel.without_namespace = open();
     });
-    // Refused for what else the token says, after it was counted.
+    // These are refused for another fault of the token, after they were counted.
     for _ in 0..5 {
         let claims = json!({"sub": "ann", "channels": ["unknown:a"]});
         assert!(connect(&server, claims).is_err());

@@ -10,7 +10,7 @@ use touchline_server::{
 
 use super::support::{Heard, TestServer, open, settings};
 
-/// Answers by a function, and remembers the kinds that it was asked.
+/// Answers by a function, and records the kinds of its questions.
 struct Handler<F> {
     decide: F,
     asked: Arc<Mutex<Vec<HookKind>>>,

@@ -1,5 +1,5 @@
-//! Endpoints that make it hard to tell them anything: what becomes of their events, what is said of those that are
-//! lost, and that others are told all the same.
+//! Endpoints that fail: what happens to their events, how lost events are reported, and that other endpoints still
+//! receive everything.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ fn figure(server: &TestServer, name: &str, labels: &str) -> u64 {
     server.metric(&format!("touchline_{name}{{endpoint=\"backend\"{labels}}}"))
 }
 
-/// Now, as events write times.
+/// The present time, in the format of events.
 fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
     touchline_engine::events::rfc3339(now.as_millis() as u64)
 }
 
-/// The first `state.reset` that says this.
+/// The first `state.reset` with this reason.
 fn reset(backend: &Backend, why: &str) -> Option<Value> {
     let batches = backend.questions().into_iter().map(|question| question.body);
     let mut all = batches.flat_map(|batch| batch.as_array().cloned().unwrap_or_default());
@@ -46,7 +46,7 @@ fn what_was_dropped_goes_back_to_the_first_that_is_missing() {
     clients.extend((0..40).map(|_| connected(&server)));
     until("some are dropped", || figure(&server, "events_dropped_total", ",reason=\"queue_full\"") > 0);
     is_open.store(true, SeqCst);
-    until("the loss is told", || reset(&backend, "dropped").is_some());
+    until("the loss is reported", || reset(&backend, "dropped").is_some());
     let reset = reset(&backend, "dropped").expect("it is there");
     assert!(reset["data"]["since"].as_str().expect("a time") <= early.as_str(), "{reset} {early}");
 }
@@ -61,10 +61,10 @@ fn what_was_given_up_goes_back_to_it_and_nothing_is_said_of_when_a_start_knew() 
         told(settings, &backend, &["connected"]);
         settings.events[0].options.lanes = 1;
     });
-    until("the start is told", || reset(&backend, "start").is_some());
+    until("the start is reported", || reset(&backend, "start").is_some());
     assert!(reset(&backend, "start").expect("it is there")["data"]["since"].is_null(), "since ever");
     let _client = connected(&server);
-    until("the loss is told", || reset(&backend, "given_up").is_some());
+    until("the loss is reported", || reset(&backend, "given_up").is_some());
     let lost = wait_for(&backend, "client.connected", 1).remove(0);
     assert_eq!(reset(&backend, "given_up").expect("it is there")["data"]["since"], lost["time"]);
     assert_eq!(figure(&server, "events_dead_total", ",reason=\"too_large\""), 1);
@@ -72,7 +72,7 @@ fn what_was_given_up_goes_back_to_it_and_nothing_is_said_of_when_a_start_knew() 
 
 #[test]
 fn an_endpoint_that_asks_for_patience_keeps_nothing_beyond_its_age() {
-    // More seconds than numbers have.
+    // The number of seconds is larger than the integer type allows.
     let answer = b"HTTP/1.1 503 X\r\nRetry-After: 99999999999999999999\r\nContent-Length: 0\r\n\r\n";
     let backend = Backend::start(|_| Answer::Raw(answer.to_vec()));
     let server = TestServer::with(|settings| {
@@ -91,7 +91,7 @@ fn an_endpoint_that_asks_for_patience_keeps_nothing_beyond_its_age() {
     until("it is given up", || figure(&server, "events_dead_total", ",reason=\"too_old\"") >= 2);
     assert_eq!(figure(&server, "event_batches_retried_total", ""), 0, "it was asked not to");
     let asked = backend.questions().len();
-    // What comes later waits too.
+    // Later events wait too.
     let _another = connected(&server);
     until("it is given up", || figure(&server, "events_dead_total", ",reason=\"too_old\"") >= 3);
     assert_eq!(backend.questions().len(), asked);
@@ -101,7 +101,7 @@ fn an_endpoint_that_asks_for_patience_keeps_nothing_beyond_its_age() {
 fn an_endpoint_that_never_ends_its_handshake_costs_its_own_events_only() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
-    // It takes each connection, and says nothing.
+    // It accepts each connection, and sends nothing.
     std::thread::spawn(move || listener.incoming().map_while(Result::ok).collect::<Vec<_>>());
     let good = accepting();
     let server = TestServer::with(|settings| {

@@ -1,5 +1,5 @@
-//! What identifies events: an id is told of one thing alone, whatever clients call themselves and however often their
-//! node was told as lost; and what they call themselves never keeps an event back.
+//! The identity of events. An id stands for one event only, whatever names clients use, and however often their node
+//! was reported as lost. The names of clients never hold an event back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use super::nats::Nats;
 use super::registry::devices;
 use super::support::{TestServer, WebSocket, settings, token, until};
 
-/// All events by source and id; each has one content. Where a slow machine makes a node be lost twice before it knows
-/// of the first time, the end of its client is told once more, at another time (`What does not hold` of the guide).
+/// All events by source and id; each pair has one content. On a slow machine, a node may be lost twice before it knows
+/// of the first time. Then the end of its client is reported once more, with another time (`What does not hold` of the
+/// guide).
 fn by_id(backend: &Backend) -> BTreeMap<(String, String), Value> {
     let mut known = BTreeMap::<(String, String), Value>::new();
     for mut event in events(backend) {
@@ -33,7 +34,7 @@ fn subscriptions_of_one_moment_have_ids_of_their_own() {
     let backend = accepting();
     let server = TestServer::with(|settings| told(settings, &backend, &["subscribed", "unsubscribed"]));
     let (mut client, client_id) = connected(&server);
-    // Several in a millisecond, on most machines.
+    // On most machines, several of them fall into one millisecond.
     let rounds = 50;
     for round in 0..rounds {
         for (number, verb) in [(10, "subscribe"), (11, "unsubscribe")] {
@@ -60,16 +61,16 @@ fn no_client_is_untold_because_of_what_it_says_of_itself() {
         told(settings, &backend, &types);
     });
     let channel = "c".repeat(15_000);
-    // A control character is six bytes of JSON.
+    // A control character takes six bytes of JSON.
     for (index, size) in [200, 3_000, 30_000].into_iter().enumerate() {
         let (user, name) = (format!("{}{index}", "u\"".repeat(100)), "\u{2}".repeat(size));
         let mut client = server.websocket();
         let token = token(json!({"sub": user, "meta": {"text": "m".repeat(size)}}));
         let reply = client.ask(json!({"id": 1, "connect": {"token": token, "name": name, "version": name}}));
-        let id = reply["connect"]["client"].as_str().expect("it is let in").to_owned();
+        let id = reply["connect"]["client"].as_str().expect("it is accepted").to_owned();
         let reply = client.ask(json!({"id": 2, "subscribe": {"channel": channel}}));
         assert!(reply["subscribe"].is_object(), "it may subscribe");
-        // Who is gone at once was never there.
+        // A client that leaves at once is never reported.
         wait_for(&backend, "user.online", index + 1);
         drop(client);
         wait_for(&backend, "user.offline", index + 1);
@@ -92,7 +93,7 @@ fn no_client_is_untold_because_of_what_it_says_of_itself() {
     assert_eq!(server.metric(dropped), 0);
 }
 
-/// A node whose clients another one tells as gone.
+/// A node whose clients another node reports as gone.
 fn node(nats: &Nats, backend: &Backend, name: &str) -> (TestServer, Link) {
     let link = Link::to(nats.port);
     let mut settings = settings();
@@ -122,32 +123,32 @@ fn a_node_that_was_told_as_lost_tells_its_clients_in_a_new_life() {
     let backend = accepting();
     let (one, _link) = node(&nats, &backend, "one");
     let (two, link) = node(&nats, &backend, "two");
-    // The other side of a cut tells nothing of it: it has no presence.
+    // The other side of a cut reports nothing of this client, because it has no presence.
     let (on_one, _) = connected(&one);
     let (client, id) = seen(&two);
     let has = |what: String| by_id(&backend).keys().any(|(_, id)| *id == what);
-    until("both are told", || events(&backend).len() >= 2);
+    until("both are reported", || events(&backend).len() >= 2);
     for life in 1..=2 {
         until("others see its presence", || {
             one.api("presence", json!({"channel": "room:a"}))["result"]["presence"].as_object().map(|p| p.len())
                 == Some(1)
         });
         link.cut();
-        until("it is told as gone", || has(format!("{id}:d:{life}")));
+        until("it is reported as gone", || has(format!("{id}:d:{life}")));
         link.heal();
-        until("it is told again", || has(format!("{id}:c:{}", life + 1)));
+        until("it is reported again", || has(format!("{id}:c:{}", life + 1)));
     }
-    // A client that comes now is told once.
+    // A client that connects now is reported once.
     let (late, late_id) = seen(&two);
-    until("it is told", || has(format!("{late_id}:c:3")));
+    until("it is reported", || has(format!("{late_id}:c:3")));
     drop((client, late, on_one));
-    until("its real end is told", || has(format!("{id}:d:3")) && has(format!("{late_id}:d:3")));
+    until("its real end is reported", || has(format!("{id}:d:3")) && has(format!("{late_id}:d:3")));
     let all = by_id(&backend);
     let of_client: Vec<&str> = all.keys().filter_map(|(_, of)| of.strip_prefix(&id)).collect();
     assert_eq!(of_client, [":c:1", ":c:2", ":c:3", ":d:1", ":d:2", ":d:3"]);
     let sources: std::collections::BTreeSet<_> =
         all.keys().filter(|(_, of)| of.starts_with(&id)).map(|k| &k.0).collect();
-    assert_eq!(sources.len(), 1, "they are those of its node, whoever tells them");
+    assert_eq!(sources.len(), 1, "they are those of its node, whichever node sends them");
     let again = all.iter().find(|((_, of), _)| *of == format!("{id}:c:2")).map(|(_, event)| &event["data"]);
     let again = again.expect("it is there");
     assert_eq!((again["address"].as_str(), again["transport"].as_str()), (Some("127.0.0.1"), Some("websocket")));

@@ -1,4 +1,4 @@
-//! Lifecycle events: what a backend is told, in which order, and what follows its answers.
+//! Lifecycle events: what a backend receives, in which order, and what its answers cause.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::support::{PATIENCE, TestServer, WebSocket, settings, token, until};
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OLD_SECRET: &str = "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 
-/// Has a backend told of these types.
+/// Makes a backend receive events of these types.
 pub(super) fn told(settings: &mut Settings, backend: &Backend, types: &[&str]) {
     let options = EventsSettings {
         endpoint: backend.url("/events"),
@@ -31,14 +31,14 @@ pub(super) fn accepting() -> Backend {
     Backend::start(|_| Answer::Status(204, String::new()))
 }
 
-/// The events that a backend was sent, without those that say that there may be more.
+/// The events that a backend received, without those that say that there may be more.
 pub(super) fn events(backend: &Backend) -> Vec<Value> {
     let batches = backend.questions().into_iter().map(|question| question.body);
     let all = batches.flat_map(|batch| batch.as_array().expect("a batch is a list").clone());
     all.filter(|event| event["type"] != "io.touchline.state.reset").collect()
 }
 
-/// Waits for so many events of a type.
+/// Waits for this many events of a type.
 pub(super) fn wait_for(backend: &Backend, kind: &str, count: usize) -> Vec<Value> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -55,7 +55,7 @@ pub(super) fn wait_for(backend: &Backend, kind: &str, count: usize) -> Vec<Value
 pub(super) fn connected(server: &TestServer) -> (WebSocket, String) {
     let mut client = server.websocket();
     let reply = client.ask(json!({"id": 1, "connect": {"name": "js", "version": "2"}}));
-    let id = reply["connect"]["client"].as_str().expect("it is let in").to_owned();
+    let id = reply["connect"]["client"].as_str().expect("it is accepted").to_owned();
     (client, id)
 }
 
@@ -124,7 +124,7 @@ fn users_and_channels_are_told_once_and_in_order() {
     assert_eq!(online["data"], json!({"user": "ann", "reason": "normal"}));
     assert_eq!(online["source"], "/touchline/touchline");
     wait_for_types(&backend, "channel:room:a", &["channel.occupied"]);
-    // One of two leaves: that is nothing to tell.
+    // One of two clients leaves, which causes no event.
     drop(one);
     let reply = two.ask(json!({"id": 9, "unsubscribe": {"channel": "room:a"}}));
     assert!(reply["unsubscribe"].is_object(), "{reply}");
@@ -137,7 +137,7 @@ fn users_and_channels_are_told_once_and_in_order() {
     drop(two);
     let of_user = wait_for_types(&backend, "user:ann", &["user.online", "user.offline"]);
     assert!(of_user[1]["data"]["last_seen"].is_string());
-    // A channel of another namespace is not told of.
+    // There is no event of a channel in another namespace.
     let begun = wait_for(&backend, "channel.subscribed", 2);
     assert!(begun.iter().all(|event| event["data"]["channel"] == "room:a"), "{begun:?}");
     let ended = wait_for(&backend, "channel.unsubscribed", 2);
@@ -187,7 +187,7 @@ fn names_and_groups_are_told_with_their_users() {
     assert_eq!(event["data"]["meta"], json!({"color": "blue"}));
     let event = wait_for(&backend, "member.joined", 1).remove(0);
     assert_eq!((event["data"]["group"].as_str(), event["data"]["user"].as_str()), (Some("all"), Some("ann")));
-    // Another client takes the name over: the loser's event names the winner.
+    // Another client takes the name over. The event of the loser names the winner.
     let mut bob = of_user(&server, "bob");
     rpc(&mut bob, "registry.register", json!({"scope": "devices", "name": "bike", "policy": "newest"}));
     let lost = wait_for(&backend, "name.lost", 1).remove(0);
@@ -228,7 +228,7 @@ fn batches_are_signed_over_their_bytes_and_repeated_unchanged() {
     for again in &questions {
         let (id, time) = (again.header("webhook-id"), again.header("webhook-timestamp"));
         let signatures = again.header("webhook-signature");
-        // A verifier of its own, over the bytes as they were sent.
+        // The test verifies the signature itself, over the bytes as they were sent.
         let text = format!("{}.{}.{}", id[0], time[0], again.text);
         let expected = [SECRET, OLD_SECRET].map(|secret| format!("v1,{}", hmac(secret, &text)));
         assert_eq!(signatures, [expected.join(" ")]);
@@ -305,7 +305,7 @@ fn what_was_dropped_is_said_before_the_rest() {
         let firsts = all.iter().filter(|batch| batch.body[0]["data"]["why"] == "dropped");
         firsts.map(|batch| batch.body[0].clone()).collect::<Vec<_>>()
     };
-    until("the loss is told", || !resets().is_empty());
+    until("the loss is reported", || !resets().is_empty());
     let reset = resets().remove(0);
     assert_eq!(
         (reset["type"].as_str(), reset["partitionkey"].as_str()),
@@ -363,7 +363,7 @@ fn a_message_that_nobody_has_acknowledged_is_told() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-/// Nodes of a cluster; each is over a link of its own.
+/// The nodes of a cluster, each over its own link.
 fn nodes(nats: &Nats, backend: &Backend, names: &[&str]) -> Vec<(TestServer, Link)> {
     let start = |name: &&str| {
         let link = Link::to(nats.port);
@@ -408,7 +408,7 @@ fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
     wait_for_types(&backend, "user:ann", &["user.online"]);
     wait_for_types(&backend, "user:bob", &["user.online"]);
     wait_for_types(&backend, "channel:room:a", &["channel.occupied"]);
-    // The node is cut off, as one that has died: its clients stay connected to it, and the others do not see them.
+    // The node is cut off, like a node that has died. Its clients stay connected to it, and the others do not see them.
     nodes[1].1.cut();
     let of_bob = wait_for_types(&backend, "user:bob", &["user.online", "user.offline"]);
     assert_eq!(of_bob[1]["data"]["reason"], "node_down");
@@ -419,7 +419,7 @@ fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
     let lost = wait_for(&backend, "name.lost", 1).remove(0);
     assert_eq!((lost["data"]["name"].as_str(), lost["data"]["reason"].as_str()), (Some("bike"), Some("node_down")));
     wait_for_types(&backend, "user:ann", &["user.online"]);
-    // When it is back, what it holds is told again, once.
+    // When the node is back, what it holds is reported again, once.
     nodes[1].1.heal();
     let of_bob = wait_for_types(&backend, "user:bob", &["user.online", "user.offline", "user.online"]);
     let generations: Vec<_> = of_bob.iter().map(generation).collect();
@@ -427,7 +427,7 @@ fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
     drop((on_one, on_two, lone));
     wait_for_types(&backend, "user:ann", &["user.online", "user.offline"]);
     wait_for_types(&backend, "channel:room:a", &["channel.occupied", "channel.vacated"]);
-    // A node that stops says so: its user is gone after the delay, and nothing was lost.
+    // A node that stops reports it: its user is gone after the delay, and nothing was lost.
     let of_three = of_user(&nodes[2].0, "eve");
     wait_for_types(&backend, "user:eve", &["user.online"]);
     drop(nodes.pop());

@@ -1,4 +1,4 @@
-//! Publications that leave somebody out, and publications that are only counted.
+//! Publications with exclusions, and publications that are only counted.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::nats::Nats;
 use super::postgres::Postgres;
 use super::support::{TestServer, WebSocket, open, token, until};
 
-/// Channels with all that a subscriber may ask for.
+/// Adds channels with everything that a subscriber may ask for.
 fn channels(settings: &mut Settings) {
     settings.node.name = "one".into();
     let options = ChannelOptions {
@@ -25,7 +25,7 @@ fn channels(settings: &mut Settings) {
     settings.channel.namespaces.push(Namespace { name: "all".into(), options });
 }
 
-/// The same in a database.
+/// Adds the same channels in a database.
 fn durable(settings: &mut Settings, url: &str) {
     channels(settings);
     settings.store.primary.url = url.to_owned();
@@ -39,7 +39,7 @@ fn durable(settings: &mut Settings, url: &str) {
     settings.channel.namespaces.push(Namespace { name: "durable".into(), options });
 }
 
-/// What a dry run counts on the node of this name.
+/// The counts of a dry run on the node of this name.
 fn counted(server: &TestServer, answer: &Value, name: &str) -> Value {
     let information = server.api("info", json!({}));
     let nodes = information["result"]["nodes"].as_array().cloned().unwrap_or_default();
@@ -47,12 +47,12 @@ fn counted(server: &TestServer, answer: &Value, name: &str) -> Value {
     answer["result"]["audience"]["nodes"][uid].clone()
 }
 
-/// A subscriber.
+/// A subscriber of one channel, as a test follows it.
 struct Subscriber {
     socket: WebSocket,
     client: String,
     user: String,
-    /// Only publications whose tag `n` is this.
+    /// It gets only publications whose tag `n` has this value.
     filter: Option<&'static str>,
     has_deltas: bool,
 }
@@ -75,7 +75,7 @@ impl Subscriber {
         Subscriber { socket, client, user: user.to_owned(), filter, has_deltas }
     }
 
-    /// The data of a publication as a number: of a delta, that it is one.
+    /// The data of the next publication as a number; of a delta, only that it is one.
     fn next(&mut self) -> Got {
         let publication = self.socket.publication();
         if publication["delta"] == json!(true) {
@@ -92,17 +92,17 @@ impl Subscriber {
 #[derive(Debug, PartialEq)]
 enum Got {
     Whole(u64),
-    /// A change to the publication before, by its offset.
+    /// A change to the publication before, with its offset.
     Delta(u64),
 }
 
-/// A payload that is long, so that a change to the one before is shorter.
+/// A long payload, so that a change to the one before is shorter.
 fn payload(number: u64) -> Value {
     json!({"text": "the same in all of them, and long ".repeat(8), "number": number})
 }
 
-/// Random subscribers, publications and exclusions: who is left out gets nothing, nobody else loses anything, a delta
-/// comes only to who has the publication before, and nobody is told of a gap.
+/// Random subscribers, publications and exclusions. Excluded subscribers get nothing, and the others lose nothing. A
+/// delta goes only to a subscriber that has the publication before. No subscriber sees a gap.
 #[test]
 fn only_who_is_left_out_gets_nothing() {
     let mut random = fastrand::Rng::with_seed(18);
@@ -146,7 +146,7 @@ fn only_who_is_left_out_gets_nothing() {
                 assert_eq!(subscriber.next(), expected, "round {round}, {}", subscriber.client);
             }
         }
-        // Nothing is left over, and nobody was told to subscribe anew.
+        // Nothing is left over, and no client had to subscribe again.
         server.publish(&channel, payload(99));
         let last = json!({"id": 9, "rpc": {"method": "none"}});
         for subscriber in &mut subscribers {
@@ -179,7 +179,7 @@ fn who_was_left_out_recovers_the_publication() {
     assert!(missed.iter().all(|publication| publication["exclude"].is_null()));
 }
 
-/// The exclusion holds for a broadcast and outside the history, and a key repeats neither.
+/// The exclusion applies to a broadcast and outside the history. A repeated key repeats neither.
 #[test]
 fn a_broadcast_and_what_is_not_kept_leave_out_too() {
     let server = TestServer::with(channels);
@@ -275,7 +275,7 @@ fn a_dry_run_counts_and_publishes_nothing() {
     assert_eq!(server.api("channels", json!({"pattern": "all:empty"}))["result"]["channels"], json!({}));
 }
 
-/// More subscribers than are counted in one turn, with filters among them.
+/// There are more subscribers than are counted in one turn, some of them with filters.
 #[test]
 fn a_large_channel_is_counted_in_slices() {
     let server = TestServer::with(|settings| {
@@ -298,7 +298,7 @@ fn a_large_channel_is_counted_in_slices() {
     assert_eq!(counts, [Some(1_326), Some(1_274), Some(0)], "{here}");
 }
 
-/// Two nodes that share something.
+/// Two nodes with the settings that `change` makes, which let them share channels.
 fn nodes(change: impl Fn(&mut Settings)) -> [TestServer; 2] {
     ["one", "two"].map(|name| {
         let server = TestServer::with(|settings| {
@@ -310,7 +310,7 @@ fn nodes(change: impl Fn(&mut Settings)) -> [TestServer; 2] {
     })
 }
 
-/// Publications of one node into a channel: a user of both nodes is left out of each second one.
+/// One node publishes into a channel. Every second publication excludes a user who is on both nodes.
 fn leaves_out_on_both_nodes([one, two]: &[TestServer; 2], channel: &str) {
     let mut bobs =
         [Subscriber::new(one, "bob", channel, None, false), Subscriber::new(two, "bob", channel, None, false)];
@@ -366,7 +366,7 @@ fn nodes_that_share_a_database_leave_out() {
     let url = postgres.url();
     let nodes = nodes(|settings| durable(settings, &url));
     leaves_out_on_both_nodes(&nodes, "durable:a");
-    // What is read back has no trace of it.
+    // The history contains no trace of the exclusion.
     let history = nodes[1].api("history", json!({"channel": "durable:a", "limit": -1}));
     let publications = history["result"]["publications"].as_array().expect("publications");
     assert_eq!(publications.len(), 10, "{history}");

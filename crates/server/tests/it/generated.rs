@@ -1,4 +1,4 @@
-//! The Rust of the `.proto` files, made again without `protoc` and compared with what is committed.
+//! The Rust code of the `.proto` files: it is generated again without `protoc` and compared with the committed code.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use prost::Message as _;
 use protox::prost_reflect::prost_types::field_descriptor_proto::Type;
 use protox::prost_reflect::prost_types::{DescriptorProto, FileDescriptorSet};
 
-/// The files.
+/// The names of the `.proto` files.
 const FILES: [&str; 3] = ["centrifugo_api.proto", "centrifugo_proxy.proto", "touchline.proto"];
-/// What backends are asked over; the others are served.
+/// The package with which the node asks backends; the node serves the other packages.
 const PROXY: &str = "centrifugal.centrifugo.proxy";
-/// Set: the committed files are written.
+/// If this variable is set, the committed files are written.
 const UPDATE: &str = "TOUCHLINE_UPDATE_PROTO";
 
 /// Messages by their full name, with a leading point.
 type Messages<'d> = HashMap<String, &'d DescriptorProto>;
 
-/// The messages that these ones hold, and these.
+/// These messages, and all messages that they contain.
 fn reached(messages: &Messages<'_>, roots: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     let (mut found, mut open) = (BTreeSet::new(), roots.into_iter().collect::<Vec<_>>());
     while let Some(name) = open.pop() {
@@ -28,7 +28,7 @@ fn reached(messages: &Messages<'_>, roots: impl IntoIterator<Item = String>) -> 
     found
 }
 
-/// Adds the messages of a file, those of maps too.
+/// Adds the messages of a file, including those of maps.
 fn collect<'d>(within: &str, all: &'d [DescriptorProto], messages: &mut Messages<'d>) {
     for message in all {
         let name = format!("{within}.{}", message.name());
@@ -37,7 +37,7 @@ fn collect<'d>(within: &str, all: &'d [DescriptorProto], messages: &mut Messages
     }
 }
 
-/// The messages that become JSON, and those that are made of JSON.
+/// The messages that become JSON, and those that are made from JSON.
 fn directions(set: &FileDescriptorSet, messages: &Messages<'_>) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut written, mut read) = (Vec::new(), Vec::new());
     for file in &set.file {
@@ -54,7 +54,7 @@ fn directions(set: &FileDescriptorSet, messages: &Messages<'_>) -> (BTreeSet<Str
     (reached(messages, written), reached(messages, read))
 }
 
-/// What serde is told of the messages: an empty field is absent, and `bytes` are JSON.
+/// Configures serde for the messages: an empty field is absent, and `bytes` are JSON.
 fn configure(config: &mut prost_build::Config, set: &FileDescriptorSet) {
     let mut messages = Messages::new();
     set.file.iter().for_each(|file| collect(&format!(".{}", file.package()), &file.message_type, &mut messages));
@@ -89,7 +89,7 @@ fn configure(config: &mut prost_build::Config, set: &FileDescriptorSet) {
     }
 }
 
-/// The files as they are made of the `.proto` files, by name.
+/// Generates the files from the `.proto` files, by name.
 fn generate(directory: &Path, out: &Path) {
     let set = protox::compile(FILES, [directory]).expect("the files are good");
     let mut config = prost_build::Config::new();

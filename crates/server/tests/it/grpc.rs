@@ -1,4 +1,4 @@
-//! The server API over gRPC: every method is its operation, and what callers may do wrong.
+//! The server API over gRPC: every method is its operation, and what callers can do wrong.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(crate) fn caller(server: &TestServer) -> GrpcCaller {
     GrpcCaller::plain(server.grpc(), &format!("apikey {GRPC_KEY}"))
 }
 
-/// Takes away what is empty: over gRPC an empty field is absent.
+/// Removes empty values, because over gRPC an empty field is absent.
 fn without_empty(value: &Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
@@ -61,7 +61,7 @@ fn only_who_shows_a_key_calls_as_often_as_it_likes() {
     });
     let throttled = || server.metric("touchline_throttled_total");
     let message = encode(&method_of("publish").input(), &json!({"channel": "news", "data": 1}));
-    // A connection may be ahead of its rate by 1,000 frames, and a call has one at least.
+    // A connection may be ahead of its rate by 1,000 frames, and a call has at least one.
     let call_often = |caller: &GrpcCaller, calls: usize| {
         let calls = (0..calls).map(|_| caller.send(PUBLISH, message.clone()));
         let answers = caller.runtime.block_on(futures_util::future::join_all(calls));
@@ -72,7 +72,7 @@ fn only_who_shows_a_key_calls_as_often_as_it_likes() {
     assert_eq!((call_often(&known, 1_500), throttled()), (1_500, 0));
     let unknown = GrpcCaller::plain(server.grpc(), "apikey wrong");
     assert_eq!(call_often(&unknown, 1_200), 0);
-    assert!(throttled() > 0, "who shows no key is held back");
+    assert!(throttled() > 0, "a caller without a key is held back");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn every_operation_answers_over_grpc_what_it_answers_over_http() {
     let caller = caller(&server);
     server.publish("history:a", json!({"n": 1}));
     let mut answers = 0;
-    // Figures that change from one question to the next.
+    // These operations return figures that change from one call to the next.
     let passing = ["info", "overview", "overview_history", "publish", "broadcast"];
     for operation in operations() {
         let example: Value = serde_json::from_str(operation.example).expect("JSON");
@@ -123,7 +123,7 @@ fn a_token_of_an_issuer_calls_as_a_key_does() {
         (token(json!({"aud": "api", "scope": "publish", "exp": 1_000})), Code::Unauthenticated),
         ("Bearer x".to_owned(), Code::Unauthenticated),
         (format!("Bearer {GRPC_KEY}"), Code::Unauthenticated),
-        // Its key may be there by now: it is asked for again.
+        // The key may be there by now, so it is fetched again.
         (format!("Bearer {}", Signer::rsa("a").token(&good)), Code::Unavailable),
     ] {
         assert_eq!(publish(&authorization), Err(expected), "{authorization}");
@@ -217,7 +217,8 @@ fn errors_stand_in_the_answer_with_their_numbers() {
         assert_eq!(answer["error"]["code"], code, "{operation} {request}: {answer}");
         assert!(!answer["error"]["message"].as_str().unwrap_or_default().is_empty() && answer["result"].is_null());
     }
-    // What is no JSON: `data` is 2 of a publish, into a channel of JSON, and 7 of a subscribe, which takes any bytes.
+    // Bytes that are not JSON. `data` is field 2 of a publish, into a channel of JSON, and field 7 of a subscribe,
+    // which takes any bytes.
     for (operation, bytes, is_refused) in
         [("publish", &b"\x0a\x01a\x12\x01{"[..], true), ("subscribe", b"\x0a\x01a\x12\x01u\x3a\x01{", false)]
     {
@@ -297,7 +298,7 @@ fn a_request_that_is_too_large_is_refused_compressed_or_not_and_one_at_the_limit
     assert_eq!(answer["result"]["offset"], 2);
     let bomb = compressed.call("publish", data(1_000_000)).expect_err("too large");
     assert!(matches!(bomb.code(), Code::ResourceExhausted | Code::OutOfRange), "{bomb:?}");
-    assert!(plain.call("info", json!({})).is_ok(), "the connection goes on");
+    assert!(plain.call("info", json!({})).is_ok(), "the connection continues");
 }
 
 #[test]
@@ -374,7 +375,7 @@ fn health_is_told_without_a_key_and_its_streams_end_when_the_node_drains() {
 
 #[test]
 fn reflection_tells_the_services_where_it_is_switched_on() {
-    // `list_services` is 7, a text.
+    // `list_services` is field 7, a text.
     let ask = |server: &TestServer, version: &str| {
         let caller = GrpcCaller::plain(server.grpc(), "");
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");

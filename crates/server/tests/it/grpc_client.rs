@@ -1,4 +1,4 @@
-//! A client of gRPC whose messages are made of the `.proto` files at run time: it has none of the server's types.
+//! A gRPC client whose messages are made from the `.proto` files at run time. It uses none of the server's types.
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Request, Status};
 
-/// What the `.proto` files say.
+/// The descriptors of the `.proto` files.
 pub(crate) static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     let files = ["centrifugo_api.proto", "centrifugo_proxy.proto", "touchline.proto"];
@@ -28,7 +28,7 @@ pub(crate) static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
         .expect("they name each other")
 });
 
-/// All methods that are served, with the service of each.
+/// All methods that the node serves, of every service.
 pub(crate) fn methods() -> Vec<MethodDescriptor> {
     let served = |name: &str| name != "CentrifugoProxy";
     let services = POOL.services().filter(|service| served(service.name())).collect::<Vec<_>>();
@@ -41,7 +41,7 @@ pub(crate) fn method_of(operation: &str) -> MethodDescriptor {
     methods().into_iter().find(|method| method.name().to_lowercase() == wanted).expect("every operation has a method")
 }
 
-/// Changes the fields that hold JSON, in place, by a function.
+/// Changes the fields that contain JSON, in place, by a function.
 fn change_payloads(descriptor: &MessageDescriptor, value: &mut Value, change: &dyn Fn(&Value) -> Value) {
     let Some(object) = value.as_object_mut() else { return };
     for (name, value) in object {
@@ -64,7 +64,7 @@ fn change_payloads(descriptor: &MessageDescriptor, value: &mut Value, change: &d
     }
 }
 
-/// A message of this plain JSON, in which payloads are JSON too.
+/// Encodes a message from plain JSON, in which payloads are JSON too.
 pub(crate) fn encode(descriptor: &MessageDescriptor, plain: &Value) -> Vec<u8> {
     let mut plain = plain.clone();
     change_payloads(descriptor, &mut plain, &|json| STANDARD.encode(json.to_string()).into());
@@ -72,7 +72,7 @@ pub(crate) fn encode(descriptor: &MessageDescriptor, plain: &Value) -> Vec<u8> {
     message.encode_to_vec()
 }
 
-/// The plain JSON of a message.
+/// Decodes a message into plain JSON.
 pub(crate) fn decode(descriptor: &MessageDescriptor, bytes: &[u8]) -> Value {
     let message = DynamicMessage::decode(descriptor.clone(), bytes).expect("it is a message");
     let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
@@ -84,7 +84,7 @@ pub(crate) fn decode(descriptor: &MessageDescriptor, bytes: &[u8]) -> Value {
     plain
 }
 
-/// Sends and receives bytes.
+/// Sends and receives bytes as they are.
 #[derive(Clone, Copy, Default)]
 struct Raw;
 
@@ -126,7 +126,7 @@ impl Decoder for Raw {
 
 type Connection = Client<HttpsConnector<HttpConnector>, Body>;
 
-/// A client, with a connection of its own.
+/// A client with its own connection.
 pub(crate) struct GrpcCaller {
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) grpc: Grpc<Connection>,
@@ -150,7 +150,7 @@ impl GrpcCaller {
         GrpcCaller { runtime, grpc, authorization: authorization.to_owned() }
     }
 
-    /// Compresses requests.
+    /// Makes the client compress requests.
     pub(crate) fn compressed(mut self) -> Self {
         self.grpc = self.grpc.send_compressed(CompressionEncoding::Gzip);
         self
@@ -166,7 +166,7 @@ impl GrpcCaller {
         request
     }
 
-    /// The answer, in bytes, to these bytes.
+    /// Sends bytes to a method. Returns the bytes of the answer.
     pub(crate) async fn send(&self, path: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
         let mut grpc = self.grpc.clone();
         let path = path.parse().expect("a path");
@@ -174,7 +174,7 @@ impl GrpcCaller {
         grpc.unary(self.request(bytes), path, Raw).await.map(tonic::Response::into_inner)
     }
 
-    /// Calls a method with plain JSON, and gives its answer as such.
+    /// Calls a method with plain JSON. Returns its answer as plain JSON.
     pub(crate) fn call_method(&self, method: &MethodDescriptor, plain: &Value) -> Result<Value, Status> {
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
         let answer = self.runtime.block_on(self.send(&path, encode(&method.input(), plain)))?;

@@ -1,4 +1,5 @@
-//! Hooks over gRPC: a small backend of the test, made of the `.proto` files at run time, and what its answers do.
+//! Hooks over gRPC: what the answers of a small backend do. The test makes the backend from the `.proto` files at run
+//! time.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ type Decide = dyn Fn(&str, &Value) -> Value + Send + Sync;
 struct GrpcBackend {
     address: SocketAddr,
     calls: Calls,
-    /// Its thread ends when this is gone.
+    /// When this is dropped, the thread of the backend ends.
     _is_wanted: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -66,7 +67,7 @@ async fn answer(
     let service = POOL.get_service_by_name(service).expect("a service of the files");
     let method = service.methods().find(|method| method.name() == name).expect("a method of the service");
     let body = request.into_body().collect().await.expect("a body").to_bytes();
-    // Before a message: whether it is compressed, and its length.
+    // Before a message come one byte for whether it is compressed, and its length.
     assert_eq!((body[0], &body[1..5]), (0, &((body.len() - 5) as u32).to_be_bytes()[..]));
     let asked = decode(&method.input(), &body[5..]);
     let told = encode(&method.output(), &decide(method.name(), &asked));
@@ -107,7 +108,7 @@ fn a_backend_prolongs_a_subscription_and_ends_it() {
     let mut client = server.connected();
     let reply = client.ask(json!({"id": 2, "subscribe": {"channel": "chat:a"}}));
     assert!(reply["subscribe"].is_object(), "{reply}");
-    // It gets nothing but the end: prolonging is between the server and the backend.
+    // The client gets only the end: the server prolongs the subscription with the backend alone.
     let ended = client.message();
     let told = (&ended["push"]["channel"], &ended["push"]["unsubscribe"]["code"]);
     assert_eq!(told, (&json!("chat:a"), &json!(2501)), "{ended}");

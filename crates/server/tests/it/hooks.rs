@@ -48,7 +48,7 @@ fn server(backend: &Backend) -> TestServer {
     TestServer::with(|settings| with_hooks(settings, backend))
 }
 
-/// A backend that lets everybody in as `ann`, and answers all else by a function.
+/// A backend that admits every client as `ann`, and answers everything else by a function.
 fn backend(decide: impl Fn(&Question) -> Answer + Send + Sync + 'static) -> Backend {
     Backend::start(move |question| match question.path.as_str() {
         "/connect" => Answer::Json(json!({"result": {"user": "ann", "meta": {"tenant": "a"}}})),

@@ -1,4 +1,4 @@
-//! Which host a request is for, and which pages it may come from.
+//! For which host a request may be, and from which pages it may come.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, TestServer, handshake};
 
-/// A request in one piece, which the shard answers by itself if it can, and behind another one, which hyper reads.
+/// Sends a request in two ways. In one piece, the shard answers it itself if it can. After another request, hyper reads
+/// it.
 fn both_ways(server: &TestServer, request: &str) -> Vec<String> {
     let before = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let behind = server.raw(format!("{before}{request}").as_bytes());
@@ -87,7 +88,7 @@ fn a_page_of_anywhere_gets_no_answer_in_its_users_name() {
     assert!(!any.contains("access-control-allow-credentials"), "{any}");
 }
 
-/// What a client of lines hears until the server closes.
+/// The lines that a client receives until the server closes the connection.
 fn lines_after(server: &TestServer, sent: &str) -> Vec<String> {
     let mut socket = TcpStream::connect(server.lines()).expect("the server listens");
     socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");

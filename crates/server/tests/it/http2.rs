@@ -1,4 +1,4 @@
-//! HTTP/2 as a client that makes its frames by hand sees it.
+//! HTTP/2 from the view of a client that makes its frames itself.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const END_HEADERS: u8 = 4;
 
 struct Client {
     socket: TcpStream,
-    /// The last stream that is served, as the server has said so.
+    /// The last stream that the server serves, as it has said.
     last_stream: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Header fields as literals that are not indexed (RFC 7541 section 6.2.2).
+/// Encodes header fields as literals that are not indexed (RFC 7541 section 6.2.2).
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
     fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect()
@@ -46,7 +46,7 @@ impl Client {
     fn of(server: &TestServer) -> Self {
         let mut client = Client { socket: server.socket(), last_stream: None };
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        // A stream may bring 1 MiB, all streams together too.
+        // One stream may send 1 MiB, and all streams together too.
         client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 16, 0, 0]));
         client.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 20).to_be_bytes()));
         client
@@ -61,7 +61,7 @@ impl Client {
         self.send(&frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields));
     }
 
-    /// The next frame; none = the connection has ended. Pings are answered.
+    /// The next frame; None = the connection has ended. Pings are answered.
     fn hear(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         fill(&mut self.socket, &mut head).then_some(())?;
@@ -81,17 +81,17 @@ impl Client {
         })
     }
 
-    /// The next frame of a kind.
+    /// Waits for the next frame of a kind.
     fn next(&mut self, kind: u8) -> Frame {
         loop {
-            let frame = self.hear().expect("the connection goes on");
+            let frame = self.hear().expect("the connection continues");
             if frame.kind == kind {
                 return frame;
             }
         }
     }
 
-    /// Reads the answer to a `GET` that is good.
+    /// Reads the answer to a valid `GET`.
     fn is_answered(&mut self, stream: u32) {
         let head = self.next(HEADERS);
         assert_eq!((head.stream, head.payload[0]), (stream, 0x88), "200, from the static table");
@@ -107,13 +107,13 @@ fn an_idle_connection_has_its_time_and_ends_with_a_word() {
     let mut client = Client::of(&server);
     client.get(1, "/health");
     client.is_answered(1);
-    // Control frames between requests are no beginning of a request.
+    // Control frames between requests do not begin a request.
     client.send(&frame(SETTINGS, ACK, 0, &[]));
     client.send(&frame(PING, 0, 0, &[7; 8]));
     std::thread::sleep(Duration::from_millis(600));
     client.get(3, "/health");
     client.is_answered(3);
-    // They are no requests either: a client that only pings is idle.
+    // They are not requests either: a client that only pings is idle.
     loop {
         let heard = client.hear().expect("the end is announced");
         match heard.kind {
@@ -143,7 +143,7 @@ fn a_request_that_is_not_finished_ends_its_connection() {
         client.send(&beginning);
         while client.hear().is_some() {}
     }
-    // Nor may a connection begin for ever.
+    // The beginning of a connection has a limit of time, too.
     let mut silent = server.socket();
     silent.write_all(b"PRI * HTTP/2.0\r\n").expect("the server reads");
     let mut answer = Vec::new();
@@ -183,7 +183,7 @@ fn control_frames_above_the_rate_are_not_read() {
 fn what_http_holds_is_counted_until_it_is_given_back() {
     let server = TestServer::start();
     let held = || server.metric("touchline_http_buffered_bytes");
-    // Each connection of HTTP/1 counts the buffer of a head, that of the question too.
+    // Each HTTP/1 connection counts the buffer of a head, including the connection of this question.
     let head_size = 16 * 1_024;
     assert_eq!(held(), head_size);
     let mut poster = server.socket();
@@ -251,7 +251,7 @@ fn large_messages_pass_through_a_stream_piece_by_piece() {
     }
     hear_until(&mut client, &mut received, &text);
     received.clear();
-    // More than fits into everything between the shard and the client.
+    // More than the buffers between the shard and the client hold.
     for _ in 0..10 {
         server.publish("big", json!("y".repeat(60_000)));
     }
@@ -278,12 +278,12 @@ fn a_request_that_was_taken_is_answered_though_the_node_stops() {
         ("content-type", "application/json"),
     ];
     client.send(&frame(HEADERS, END_HEADERS, 1, &block(&fields)));
-    // Frames are read in order: what follows the head is answered, so the head was read.
+    // Frames are read in order. The ping after the head is answered, so the head was read.
     client.send(&frame(PING, 0, 0, &[9; 8]));
     while client.next(PING).flags & ACK == 0 {}
     let stopping = std::thread::spawn(move || server.stop());
     client.next(GOAWAY);
-    // Several times as long as a node needs that waits for nobody.
+    // Several times as long as a node needs that waits for no client.
     std::thread::sleep(Duration::from_millis(500));
     assert!(!stopping.is_finished(), "the node waits for the request");
     client.send(&frame(DATA, END_STREAM, 1, body.as_bytes()));

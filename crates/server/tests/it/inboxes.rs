@@ -1,4 +1,4 @@
-//! What an operator sees and drops of the inboxes of names.
+//! What an operator sees of the inboxes of names, and what the operator can drop.
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey};
@@ -7,7 +7,7 @@ use super::bans::Scratch;
 use super::registry::devices;
 use super::support::{TestServer, WebSocket, until};
 
-/// A node that keeps messages for names, in a directory of its own.
+/// A node that stores inbox messages for names, in its own directory.
 fn keeping(scratch: &Scratch) -> TestServer {
     let url = format!("sqlite:{}", scratch.0.join("primary.db").display());
     TestServer::with(|settings| {
@@ -25,7 +25,7 @@ fn keeping(scratch: &Scratch) -> TestServer {
     })
 }
 
-/// Has a message kept for a name; its id.
+/// Stores an inbox message for a name. Returns its id.
 fn keep(server: &TestServer, name: &str, data: &Value) -> String {
     let answer = server.api("send", json!({"scope": "devices", "name": name, "data": data, "store_for": 600}));
     answer["result"]["id"].as_str().unwrap_or_else(|| panic!("it is kept: {answer}")).to_owned()
@@ -138,21 +138,21 @@ fn what_is_wrong_with_a_request_is_told() {
     for ids in [json!([]), json!(["x"]), json!(["9223372036854775808"]), json!(many)] {
         assert_eq!(refusal(&server, "inbox_drop", with("ids", ids)), (107, "ids".into()));
     }
-    // Who only reads drops nothing; a key of the group may do all.
+    // A key that only reads drops nothing. A key with the whole group may do everything.
     let status = |key: &str, operation: &str| {
         let header = format!("X-API-Key: {key}\r\n");
         server.http("POST", &format!("/api/{operation}"), &header, &name().to_string()).0
     };
     let of = |key: &str| ["inbox_names", "inbox_list", "inbox_drop"].map(|operation| status(key, operation));
     assert_eq!((of("key-of-reader"), of("key-of-keeper")), ([200, 200, 403], [200, 200, 200]));
-    // Without a database there is no inbox.
+    // Without a database there are no inboxes.
     let without = TestServer::with(devices);
     for operation in ["inbox_names", "inbox_list", "inbox_drop"] {
         assert_eq!(refusal(&without, operation, name()).0, 108, "{operation}");
     }
 }
 
-/// The numbers of the messages that a client is given next.
+/// The numbers of the messages that a client receives next.
 fn given(client: &mut WebSocket, count: usize) -> Vec<u64> {
     let number = |push: &Value| push["push"]["message"]["data"]["data"].as_u64();
     let mut numbers = Vec::new();
@@ -172,14 +172,14 @@ fn what_is_dropped_is_not_delivered_and_holds_up_nothing() {
     let register = json!({"scope": "devices", "name": "bike"});
     let reply = client.ask(json!({"id": 2, "rpc": {"method": "registry.register", "data": register}}));
     assert!(reply["error"].is_null(), "{reply}");
-    // It has as many as it may have without an acknowledgement.
+    // The client has as many unacknowledged messages as it may have.
     let begin = given(&mut client, 100);
     assert_eq!(begin, (0..100).collect::<Vec<_>>());
     let of_bike = |ids: Value| json!({"scope": "devices", "name": "bike", "ids": ids});
     let some = of_bike(json!([ids[0], ids[100], ids[101], other, "999999"]));
     assert_eq!(result(&server, "inbox_drop", some.clone()), json!({"dropped": 3}));
     assert_eq!(result(&server, "inbox_drop", some), json!({"dropped": 0}));
-    // Half of the window is free: the next come, without those that were dropped.
+    // Half of the window is free. The next messages arrive, without those that were dropped.
     let half = of_bike(json!(ids[1..60]));
     assert_eq!(result(&server, "inbox_drop", half), json!({"dropped": 59}));
     assert_eq!(given(&mut client, 48), (102..150).collect::<Vec<_>>());
@@ -190,7 +190,7 @@ fn what_is_dropped_is_not_delivered_and_holds_up_nothing() {
     assert_eq!(given(&mut client, 1), [4_711], "what comes later is delivered");
     let names = result(&server, "inbox_names", json!({}));
     assert_eq!(texts(&names["names"], "name"), ["bike", "car"]);
-    // A new owner gets what is left.
+    // A new owner gets the messages that are left.
     drop(client);
     let mut next = server.connected();
     until("the name is free", || {
@@ -200,7 +200,7 @@ fn what_is_dropped_is_not_delivered_and_holds_up_nothing() {
     assert_eq!(given(&mut next, 1), [4_711]);
 }
 
-/// A drop of all goes step by step; what comes meanwhile stays.
+/// Dropping all messages goes step by step. Messages that arrive meanwhile stay.
 #[test]
 fn a_large_inbox_is_dropped_step_by_step() {
     let scratch = Scratch::new("inbox-large");

@@ -1,4 +1,4 @@
-//! An issuer of tokens: keys of every kind, its key set, and tokens that it signs.
+//! An issuer of tokens: keys of every kind, its key set, and the tokens that it signs.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ pub(crate) struct Signer {
 
 enum Pair {
     Rsa(Box<RsaKeyPair>),
-    /// The algorithm, and the curve.
+    /// The name of the algorithm, the name of the curve, and the key.
     Elliptic(&'static str, &'static str, EcdsaKeyPair),
     Edwards(Ed25519KeyPair),
 }
@@ -42,7 +42,7 @@ impl Signer {
         Signer::of(kid, Pair::Rsa(Box::new(pair)))
     }
 
-    /// A key of the curve that ES256, ES384 or ES512 is for.
+    /// A key for the curve of ES256, ES384 or ES512.
     pub(crate) fn elliptic(kid: &str, alg: &'static str) -> Self {
         let (curve, algorithm) = match alg {
             "ES256" => ("P-256", &ECDSA_P256_SHA256_FIXED_SIGNING),
@@ -57,7 +57,7 @@ impl Signer {
         Signer::of(kid, Pair::Edwards(Ed25519KeyPair::generate().expect("the system has randomness")))
     }
 
-    /// The public key as a set has it, without `use` and `alg`.
+    /// The public key as it is in a key set, without `use` and `alg`.
     pub(crate) fn jwk(&self) -> Value {
         let kid = &self.kid;
         match &self.pair {
@@ -75,7 +75,7 @@ impl Signer {
         }
     }
 
-    /// The algorithms of the key.
+    /// The algorithms that the key can sign with.
     pub(crate) fn algorithms(&self) -> Vec<&'static str> {
         match &self.pair {
             Pair::Rsa(_) => vec!["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
@@ -119,21 +119,21 @@ impl Signer {
     }
 }
 
-/// A token of a shared secret, with this header.
+/// A token with this header, signed with a shared secret.
 pub(crate) fn hmac_token(header: &Value, secret: &[u8], claims: &Value) -> String {
     let signed = format!("{}.{}", base64(header.to_string()), base64(claims.to_string()));
     let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret);
     format!("{signed}.{}", base64(aws_lc_rs::hmac::sign(&key, signed.as_bytes())))
 }
 
-/// An endpoint of keys, whose answer can be changed.
+/// An endpoint of keys whose answer can be changed.
 pub(crate) struct KeyEndpoint {
     backend: Backend,
     answer: Arc<Mutex<Box<dyn Fn() -> Answer + Send>>>,
 }
 
 impl KeyEndpoint {
-    /// One that answers with these keys.
+    /// Makes an endpoint that answers with these keys.
     pub(crate) fn with(keys: Vec<Value>) -> Self {
         let answer: Arc<Mutex<Box<dyn Fn() -> Answer + Send>>> =
             Arc::new(Mutex::new(Box::new(move || Answer::Json(json!({"keys": keys})))));
@@ -142,12 +142,12 @@ impl KeyEndpoint {
         KeyEndpoint { backend, answer }
     }
 
-    /// From now on it answers so.
+    /// Sets the answer from now on.
     pub(crate) fn answer(&self, answer: impl Fn() -> Answer + Send + 'static) {
         *self.answer.lock().expect("no thread panics with it") = Box::new(answer);
     }
 
-    /// From now on it answers with these keys.
+    /// Sets the keys that it answers with from now on.
     pub(crate) fn keys(&self, keys: Vec<Value>) {
         self.answer(move || Answer::Json(json!({"keys": keys})));
     }
@@ -156,12 +156,12 @@ impl KeyEndpoint {
         self.backend.url("/keys")
     }
 
-    /// How often it was asked.
+    /// How many requests it has received.
     pub(crate) fn fetches(&self) -> usize {
         self.backend.questions().len()
     }
 
-    /// The paths that it was asked for.
+    /// The paths of the requests that it has received.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.backend.questions().into_iter().map(|question| question.path).collect()
     }

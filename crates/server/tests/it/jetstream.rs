@@ -1,4 +1,4 @@
-//! A client of JetStream for tests: requests, and messages into streams.
+//! A JetStream client for tests: it sends requests, and messages into streams.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,12 +20,12 @@ impl JetStreamClient {
         JetStreamClient(BufReader::new(socket))
     }
 
-    /// Asks, and returns the payload of the answer.
+    /// Sends a request, and returns the payload of the answer.
     pub(crate) fn ask(&mut self, subject: &str, payload: &str) -> String {
         self.ask_for_more(subject, payload).0
     }
 
-    /// The same, with the subject to which the answer is answered.
+    /// Sends a request. Returns the payload of the answer, and the subject for acknowledging it.
     fn ask_for_more(&mut self, subject: &str, payload: &str) -> (String, String) {
         self.tell(&format!("{subject} answers"), payload);
         loop {
@@ -47,18 +47,18 @@ impl JetStreamClient {
         }
     }
 
-    /// Sends a message.
+    /// Sends a message without waiting for an answer.
     pub(crate) fn tell(&mut self, subject: &str, payload: &str) {
         let told = format!("PUB {subject} {}\r\n{payload}\r\n", payload.len());
         self.0.get_mut().write_all(told.as_bytes()).expect("NATS reads");
     }
 
-    /// Takes the next message of the durable consumer, as a node does; the subject to which it is acknowledged.
+    /// Takes the next message of the durable consumer, as a node does. Returns the subject for acknowledging it.
     pub(crate) fn take(&mut self, durable: &str) -> String {
         self.ask_for_more(&format!("$JS.API.CONSUMER.MSG.NEXT.NEWS.{durable}"), "").1
     }
 
-    /// A request with JSON, to the API of JetStream.
+    /// Sends a request with JSON to the API of JetStream.
     pub(crate) fn api(&mut self, subject: &str, payload: &Value) -> Value {
         let answer = self.ask(&format!("$JS.API.{subject}"), &payload.to_string());
         let answer: Value = serde_json::from_str(&answer).expect("the answer is JSON");
@@ -66,7 +66,7 @@ impl JetStreamClient {
         answer
     }
 
-    /// Makes the stream `NEWS`.
+    /// Creates the stream `NEWS`.
     pub(crate) fn make_stream(&mut self) {
         self.api("STREAM.CREATE.NEWS", &json!({"name": "NEWS", "subjects": ["news.>"], "storage": "memory"}));
     }

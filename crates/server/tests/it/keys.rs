@@ -1,4 +1,4 @@
-//! Tokens that are verified by the keys of issuers: every algorithm, several issuers, rotation, endpoints that fail.
+//! Tokens that are verified with the keys of issuers: every algorithm, several issuers, rotation, endpoints that fail.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::backend::{Answer, Backend};
 use super::issuer::{KeyEndpoint, Signer, hmac_token};
 use super::support::{Heard, SECRET, TestServer, WebSocket, token, until};
 
-/// How a client fares that connects with a token: its user, or a number.
+/// The result of a connect with a token: the user, or the number of the refusal.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     In,
@@ -78,7 +78,7 @@ fn every_algorithm_of_a_set_is_verified_and_one_bad_key_does_not_spoil_it() {
     }
     assert_eq!(connect(&server, &only_rs512.token_by("RS512", &claims)), Outcome::In);
     assert_eq!(connect(&server, &said_sig.token(&claims)), Outcome::In);
-    assert_eq!(endpoint.fetches(), 1, "the set is fetched once, before clients are let in");
+    assert_eq!(endpoint.fetches(), 1, "the set is fetched once, before clients are accepted");
     assert_eq!(server.metric("touchline_issuer_keys{section=\"client.token\"}"), 7);
     assert_eq!(server.metric("touchline_issuer_keys_skipped{section=\"client.token\"}"), 9);
 
@@ -103,7 +103,7 @@ fn every_algorithm_of_a_set_is_verified_and_one_bad_key_does_not_spoil_it() {
     for (name, token) in &cases {
         assert_eq!(connect(&server, token), TEMPORARY, "{name}");
     }
-    // Keys that were passed over are none of the set: they are asked for once more.
+    // Skipped keys do not belong to the set, so the set is fetched once more.
     for kid in ["enc", "derive", "oct", "broken", "short", "off", "new"] {
         let token = signers[0].token_with(&head("RS256", kid), "RS256", &claims);
         assert_eq!(connect(&server, &token), TEMPORARY, "{kid}");
@@ -128,7 +128,7 @@ fn what_a_stranger_has_shown_makes_no_token_of_others_final() {
     let good = second.token(&claims);
     assert_eq!(connect(&server, &good), TEMPORARY, "the endpoint was not asked since this one was shown");
     until("the key has come", || connect(&server, &good) == Outcome::In);
-    until("the stranger is told", || connect(&server, &forged) == FINAL);
+    until("the stranger is refused for good", || connect(&server, &forged) == FINAL);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn an_endpoint_that_fails_is_a_temporary_error_and_never_a_final_one() {
         let endpoint = KeyEndpoint::with(Vec::new());
         endpoint.answer(answer);
         let server = server(&endpoint);
-        assert_eq!(endpoint.fetches(), 1, "{name}: it was asked before clients were let in");
+        assert_eq!(endpoint.fetches(), 1, "{name}: it was asked before clients were accepted");
         for _ in 0..3 {
             assert_eq!(connect(&server, &good), TEMPORARY, "{name}");
         }
@@ -257,7 +257,7 @@ fn every_command_with_a_token_waits_for_the_keys() {
 fn a_flood_of_invented_kids_is_one_fetch_in_ten_seconds() {
     let signer = Signer::edwards("a");
     let endpoint = KeyEndpoint::with(vec![signer.jwk()]);
-    // The first fetch is made before the server listens.
+    // The first fetch happens before the server listens.
     let began = Instant::now();
     let server = TestServer::with(|settings| {
         let own = &mut settings.client.subscription_token;
@@ -280,7 +280,7 @@ fn a_flood_of_invented_kids_is_one_fetch_in_ten_seconds() {
     assert!(id > 1_000, "it was a flood: {id}");
     assert!(fetches <= 1 + began.elapsed().as_secs() / 10, "{fetches} fetches in {:?}", began.elapsed());
     let reply = client.ask(json!({"id": id, "subscribe": {"channel": "closed:a", "token": good}}));
-    assert!(reply["subscribe"].is_object(), "who has a good token is served: {reply}");
+    assert!(reply["subscribe"].is_object(), "a client with a good token is served: {reply}");
 }
 
 fn provider(name: &str, options: ProviderOptions) -> TokenProvider {
@@ -294,7 +294,7 @@ fn issuers(settings: &mut Settings, providers: Vec<TokenProvider>) {
 
 #[test]
 fn the_key_of_one_issuer_signs_for_no_other() {
-    // Both call their key the same.
+    // Both issuers use the same key id.
     let (staff, fans) = (Signer::edwards("k1"), Signer::edwards("k1"));
     let (of_staff, of_fans) = (KeyEndpoint::with(vec![staff.jwk()]), KeyEndpoint::with(vec![fans.jwk()]));
     let server = TestServer::with(|settings| {
@@ -358,7 +358,7 @@ fn the_key_of_one_issuer_signs_for_no_other() {
     }
 }
 
-/// The user, the meta and the labels of a connection, as a backend is told them.
+/// The user, the meta and the labels of a connection, as a backend receives them.
 fn told(server: &TestServer, backend: &Backend, token: &str) -> [Value; 3] {
     let mut client: WebSocket = server.websocket();
     let reply = client.ask(json!({"id": 1, "connect": {"token": token}}));

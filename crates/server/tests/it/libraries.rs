@@ -168,7 +168,7 @@ fn patterns_of_channels_are_globs() {
     assert_eq!(server.api("channels", json!({"pattern": "["}))["error"]["code"], 107);
 }
 
-/// A client of an endless answer: its socket, and what its connect was answered.
+/// A client of an endless answer: its socket, and the answer to its connect.
 fn streaming(server: &TestServer, path: &str, user: &str) -> (TcpStream, Value) {
     let mut socket = server.socket();
     let body = json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}}).to_string();
@@ -184,7 +184,7 @@ fn streaming(server: &TestServer, path: &str, user: &str) -> (TcpStream, Value) 
     (socket, connect)
 }
 
-/// The next line of an endless answer that is no ping.
+/// The next line of an endless answer that is not a ping.
 fn line(socket: &mut TcpStream) -> String {
     loop {
         let (mut line, mut byte) = (Vec::new(), [0]);
@@ -214,7 +214,8 @@ fn a_session_selects_one_connection_of_a_user() {
     assert_eq!(server.api("channels", json!({}))["result"]["channels"]["news"]["num_clients"], 1);
     server.api("refresh", with(json!({"expire_at": 4_000_000_000_u64})));
     assert!(line(&mut first).contains("\"refresh\""));
-    // Sessions of others, of nobody, and a client that is not the session's select nobody.
+    // A session of another user, an unknown session, and a client that does not belong to the session select no
+    // connection.
     for none in [json!({"user": "43"}), json!({"session": "nobody's"}), json!({"client": second_connect["client"]})] {
         assert_eq!(server.api("disconnect", with(none)), json!({"result": {}}));
     }

@@ -1,5 +1,5 @@
-//! What follows when nobody heeds a refusal, when connects fail, and when a client causes errors; and whom it does not
-//! hit.
+//! What happens when a client ignores refusals, when connects fail, and when a client causes errors. Also which clients
+//! are not affected.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::limits::{block, code, codes, connected, counted, each, rate, start, s
 use crate::support::{Heard, WebSocket, handshake, head_of, token, until, up_to};
 use crate::unauthenticated::certificate;
 
-/// Long enough for what a test looks at meanwhile, on a slow machine too.
+/// Long enough for the checks of a test meanwhile, even on a slow machine.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 #[test]
@@ -41,11 +41,11 @@ fn who_does_not_heed_refusals_is_ended_then_refused_and_let_in_again() {
     assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"escalation\""), 1);
     until("the time is over", || connect("ann") == 0);
     assert_eq!(counted(&server, "rate_limit_refused", "of=\"user\""), 0);
-    // Somebody without a user: the connection alone.
+    // A client without a user: only the connection is ended.
     let mut nobody = server.connected();
     assert_eq!(go_on(&mut nobody, &stats("seen:a")), 3013);
     assert_eq!(counted(&server, "rate_limit_measures_total", "cause=\"escalation\""), 2);
-    // By the rates of an address: the address, and those who are connected stay.
+    // With the rates of an address, the address is refused. Connected clients stay.
     let mut waiting = server.websocket();
     let (mut bob, _) = connected(&server, "bob");
     let status = || {
@@ -64,7 +64,7 @@ fn who_does_not_heed_refusals_is_ended_then_refused_and_let_in_again() {
     until("the time is over", || status() == "101");
 }
 
-/// Sends the same again and again until the connection is ended; the code of the end.
+/// Sends the same command repeatedly until the connection is ended. Returns the code of the end.
 fn go_on(socket: &mut WebSocket, command: &Value) -> u16 {
     for id in 5_000.. {
         let mut command = command.clone();
@@ -177,7 +177,7 @@ fn an_address_whose_connects_fail_is_refused_for_a_while() {
     };
     let old = token(json!({"sub": "ann", "exp": 1}));
     for _ in 0..5 {
-        assert_eq!(try_token(json!(old)).expect("a reply")["error"]["code"], 109, "an old token is no failure");
+        assert_eq!(try_token(json!(old)).expect("a reply")["error"]["code"], 109, "an old token is not a failure");
     }
     assert!(matches!(try_token(json!("forged")), Err(Heard::Close(3500, _))));
     assert!(matches!(try_token(json!("")), Err(Heard::Close(3507, _))));
@@ -242,14 +242,14 @@ fn a_refused_address_is_closed_before_its_tls_handshake_where_only_clients_come(
         limits.escalation.refusals = 1;
         limits.escalation.refused_for = REFUSED_FOR;
     });
-    // Whether the TLS handshake succeeds, and the stream after the one of the WebSocket.
+    // Whether the TLS handshake succeeds, and the stream if the WebSocket handshake succeeds too.
     let come = || {
         let mut stream = certificate.agree(server.socket());
         let _ = stream.write_all(handshake("").as_bytes());
         let is_let_in = !stream.conn.is_handshaking();
         (is_let_in, (is_let_in && head_of(&mut stream).starts_with("HTTP/1.1 101")).then_some(stream))
     };
-    let mut stream = come().1.expect("it is let in");
+    let mut stream = come().1.expect("it is accepted");
     let frame = |command: Value| crate::support::frame(0x81, command.to_string().as_bytes());
     stream.write_all(&frame(json!({"id": 1, "connect": {}}))).expect("it is open");
     for id in 2..5 {

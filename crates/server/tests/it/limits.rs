@@ -1,4 +1,4 @@
-//! Rates of commands: each layer, what replaces a rate, commands that wait, and that nothing of it grows.
+//! Rates of commands: each layer, what replaces a rate, commands that wait, and that none of it grows without bound.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use touchline_server::{
 use crate::backend::{Answer, Backend};
 use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, open, token, until, up_to};
 
-/// So many in an hour, so that none comes back within a test.
+/// This many in an hour, so that none comes back within a test.
 pub(crate) fn rate(rate: u32) -> RateBuckets {
     every(Duration::from_secs(3_600), rate)
 }
@@ -34,7 +34,7 @@ fn shared(rate: u32) -> SharedCommandLimitSettings {
     SharedCommandLimitSettings { commands: each(rate), ..SharedCommandLimitSettings::default() }
 }
 
-/// A server with a namespace `seen`, whose counts everybody may ask for.
+/// A server with a namespace `seen`, whose counts every client may ask for.
 pub(crate) fn start(change: impl FnOnce(&mut Settings)) -> TestServer {
     TestServer::with(|settings| {
         let options = ChannelOptions {
@@ -48,7 +48,7 @@ pub(crate) fn start(change: impl FnOnce(&mut Settings)) -> TestServer {
     })
 }
 
-/// Connects a user, and says on which shard.
+/// Connects a user. Returns the shard of the connection, too.
 pub(crate) fn connected(server: &TestServer, user: &str) -> (WebSocket, String) {
     let mut socket = server.websocket();
     let reply = socket.ask(json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}}));
@@ -62,7 +62,7 @@ pub(crate) fn code(reply: &Value) -> u64 {
     reply["error"]["code"].as_u64().unwrap_or(0)
 }
 
-/// Asks the same again and again; the codes of the replies.
+/// Sends the same command repeatedly. Returns the codes of the replies.
 pub(crate) fn codes(socket: &mut WebSocket, command: &Value, times: u64) -> Vec<u64> {
     let asked = (0..times).map(|n| {
         let mut command = command.clone();
@@ -76,7 +76,7 @@ pub(crate) fn stats(channel: &str) -> Value {
     json!({"presence_stats": {"channel": channel}})
 }
 
-/// A metric with labels.
+/// The value of a metric with labels.
 pub(crate) fn counted(server: &TestServer, name: &str, labels: &str) -> u64 {
     server.metric(&format!("touchline_{name}{{{labels}}}"))
 }
@@ -125,7 +125,7 @@ fn a_total_and_overrides_replace_and_add() {
     });
     let (mut socket, _) = connected(&server, "ann");
     assert_eq!(codes(&mut socket, &stats("seen:a"), 5), [0, 0, 0, 0, 111], "of the namespace");
-    // There is no presence: 108. It has passed its rate all the same.
+    // There is no presence, so the code is 108. The command has still passed its rate.
     assert_eq!(codes(&mut socket, &stats("news"), 3), [108, 108, 111], "of the other channels");
     let rpc = |method: &str| json!({"rpc": {"method": method}});
     assert_eq!(codes(&mut socket, &rpc("price"), 2)[1], 111, "of the method");
@@ -137,7 +137,7 @@ fn a_total_and_overrides_replace_and_add() {
 fn connections_of_a_user_on_several_shards_share_a_rate() {
     let server = start(|settings| {
         settings.node.shards = 4;
-        // It takes as many connects as chance wants until two shards have one.
+        // It is random how many connects it takes until two shards have one.
         let commands = shared(3);
         settings.client.rate_limit.user_command = SharedCommandLimitSettings { connect: block(1_000), ..commands };
     });
@@ -215,7 +215,7 @@ fn connects_have_rates_by_user_and_by_address() {
     assert!(matches!(one_way.close(), Heard::Close(3013, _)), "a one-way transport has no reply");
     let mut socket = server.socket();
     socket.write_all(handshake("").as_bytes()).expect("the server listens");
-    assert!(head_of(&mut socket).starts_with("HTTP/1.1 429"), "a new one is not let in at all");
+    assert!(head_of(&mut socket).starts_with("HTTP/1.1 429"), "a new one is not accepted at all");
     assert_eq!(over(&server, "address_command", "connect", "refused"), 3);
 }
 
@@ -316,7 +316,7 @@ fn a_slow_connection_gets_every_answer_in_order_and_a_long_wait_is_refused() {
         settings.client.rate_limit.user_command.commands.history.buckets = rate(1);
     });
     let (mut socket, _) = connected(&server, "ann");
-    // In one message, and in one each.
+    // First all in one message, then each in its own message.
     let lines: Vec<String> =
         (2..32).map(|id| json!({"id": id, "presence_stats": {"channel": "seen:a"}}).to_string()).collect();
     socket.send(&lines.join("\n"));
@@ -397,7 +397,7 @@ fn a_command_waits_no_longer_than_it_may_behind_others_too() {
     socket.send(&lines(100));
     socket.send(&lines(200));
     let found: Vec<u64> = (0..20).map(|_| code(&socket.message())).collect();
-    // One at once, one that has waited; behind it the others have waited too, and two more seconds are too long.
+    // One is allowed at once, and one has waited. Those behind it have waited too, and two more seconds are too long.
     assert!(found.iter().filter(|code| **code == 0).count() >= 2, "{found:?}");
     assert!(found.contains(&111), "{found:?}");
 }

@@ -12,7 +12,7 @@ use touchline_server::SlowConsumer;
 
 use crate::support::{TestServer, until};
 
-/// A dozen times as long as a peer may acknowledge nothing in this test.
+/// Twelve times as long as a peer may acknowledge nothing in this test.
 const READS_FOR: Duration = Duration::from_secs(6);
 
 /// A client that is subscribed to a channel and reads into a small window.
@@ -44,7 +44,7 @@ fn dropping(max_age: Duration, queue_max_size: usize) -> TestServer {
     })
 }
 
-/// The numbers of the publications that a client is given until this one.
+/// The numbers of the publications that a client receives, up to this one.
 fn numbers(device: TcpStream, last: u64) -> Vec<u64> {
     let mut numbers = Vec::new();
     for line in BufReader::new(device).lines() {
@@ -68,11 +68,11 @@ fn a_subscriber_that_reads_too_slowly_misses_the_oldest_publications_and_stays()
     fast.ask(json!({"id": 2, "subscribe": {"channel": "talk:a"}}));
     for n in 1..=COUNT {
         server.publish("talk:a", json!({"n": n, "text": "x".repeat(1_000)}));
-        assert_eq!(fast.publication()["data"]["n"], n, "who reads gets all");
+        assert_eq!(fast.publication()["data"]["n"], n, "a client that reads gets everything");
     }
     let seen = numbers(slow, COUNT);
     assert!(seen.is_sorted() && seen.len() < COUNT as usize, "{} of {COUNT}", seen.len());
-    // What its queue held at the end came without a gap.
+    // The contents of its queue at the end arrived without a gap.
     let tail = seen.iter().rev().zip((0..=COUNT).rev()).take_while(|(seen, wanted)| *seen == wanted).count();
     assert!((20..64).contains(&tail), "{tail}");
     until("the rest is counted", || server.metric("touchline_publications_dropped_total") == COUNT - seen.len() as u64);
@@ -155,4 +155,53 @@ fn a_device_that_reads_slowly_into_a_small_window_is_kept() {
         assert!(device.read(&mut taken).is_ok_and(|length| length > 0), "the server has ended the connection");
         sleep(Duration::from_millis(100));
     }
+}
+
+/// A server that reads lines.
+fn of_lines() -> TestServer {
+    TestServer::with(|settings| {
+        settings.tcp.enabled = true;
+        settings.tcp.address = "127.0.0.1".into();
+        settings.tcp.port = 0;
+    })
+}
+
+#[test]
+fn a_device_that_still_sends_when_the_server_ends_it_reads_the_reason() {
+    let server = of_lines();
+    let mut device = TcpStream::connect(server.lines()).expect("the server listens");
+    // The server ends the connection at the tenth mistake. It never reads all lines behind it.
+    device.write_all("no\n".repeat(100_000).as_bytes()).expect("the system takes them");
+    until("the server has ended the connection", || server.metric("touchline_disconnects_total{code=\"3509\"}") == 1);
+    let mut told = String::new();
+    device.read_to_string(&mut told).expect("the connection is not reset");
+    let last: Value = serde_json::from_str(told.lines().last().expect("it was told something")).expect("it is JSON");
+    assert_eq!(last["push"]["disconnect"], json!({"code": 3509, "reason": "too many errors"}), "{told}");
+    drop(device);
+    until("the connection is removed", || server.metric("touchline_connections") == 0);
+}
+
+#[test]
+fn a_device_that_keeps_its_side_open_is_removed_after_the_end() {
+    let server = of_lines();
+    let mut device = TcpStream::connect(server.lines()).expect("the server listens");
+    device.write_all(b"{\"id\":1,\"subscribe\":{\"channel\":\"x\"}}\n").expect("it is open");
+    let mut told = String::new();
+    device.read_to_string(&mut told).expect("the connection is not reset");
+    assert!(told.contains("3501"), "{told}");
+    until("the connection is removed", || server.metric("touchline_connections") == 0);
+    // The system refuses what the device sends now.
+    until("the socket is closed", || device.write_all(b"{}\n").is_err());
+}
+
+#[test]
+fn a_device_that_has_closed_its_side_is_removed_when_it_has_its_reason() {
+    let server = of_lines();
+    let mut device = TcpStream::connect(server.lines()).expect("the server listens");
+    device.write_all("no\n".repeat(10).as_bytes()).expect("it is open");
+    device.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let mut told = String::new();
+    device.read_to_string(&mut told).expect("the connection is not reset");
+    assert!(told.contains("3509"), "{told}");
+    until("the connection is removed", || server.metric("touchline_connections") == 0);
 }

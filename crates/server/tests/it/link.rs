@@ -1,5 +1,5 @@
-//! A link to a server that a test can cut: what is sent over a cut link never arrives, as behind a network that is
-//! gone, and nobody is told.
+//! A link to a server that a test can cut. Bytes over a cut link never arrive, as in a network that is gone, and
+//! neither side is notified.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A link, until it is dropped.
+/// A link that exists until it is dropped.
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
     state: Arc<LinkState>,
@@ -15,13 +15,13 @@ pub(crate) struct Link {
 
 #[derive(Default)]
 struct LinkState {
-    /// Odd while the link is cut. A connection that was made before a cut never works again.
+    /// Odd while the link is cut. A connection from before a cut never works again.
     cuts: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
 }
 
 impl Link {
-    /// A link to a port of this machine.
+    /// Makes a link to a port of this machine.
     pub(crate) fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -36,12 +36,12 @@ impl Link {
         Link { address, state }
     }
 
-    /// Lets nothing through any more. Connections stay open, and silent.
+    /// Cuts the link. Connections stay open and silent.
     pub(crate) fn cut(&self) {
         self.state.cuts.fetch_add(1, SeqCst);
     }
 
-    /// Lets new connections through again; those from before are reset.
+    /// Heals the link for new connections. Connections from before the cut are reset.
     pub(crate) fn heal(&self) {
         self.state.cuts.fetch_add(1, SeqCst);
         for socket in self.state.sockets.lock().expect("no thread panics with it").drain(..) {
@@ -54,7 +54,7 @@ fn carry(near: TcpStream, port: u16, state: &Arc<LinkState>) {
     let began = state.cuts.load(SeqCst);
     state.sockets.lock().expect("no thread panics with it").push(near.try_clone().expect("a socket can be shared"));
     if began % 2 == 1 {
-        // It was accepted by the kernel, and nobody answers.
+        // The kernel accepted it, and nothing answers.
         return;
     }
     let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else {

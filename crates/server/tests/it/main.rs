@@ -1,4 +1,4 @@
-//! The server as its users see it: over real sockets, by clients that share no code with it.
+//! The server from the view of its users: over real sockets, with clients that share no code with it.
 
 mod addresses;
 mod api_answers;
@@ -13,6 +13,7 @@ mod commands;
 mod connected;
 mod connected_nodes;
 mod consumers;
+mod database_size;
 mod drain;
 mod durable_events;
 mod durable_nodes;
@@ -22,6 +23,8 @@ mod event_endpoints;
 mod event_ids;
 mod events;
 mod exclusion;
+mod forgotten;
+mod forgotten_nodes;
 mod generated;
 #[cfg(feature = "grpc")]
 mod grpc;

@@ -1,4 +1,4 @@
-//! What is counted of sessions and operations, by namespace, method and number.
+//! The metrics of sessions and operations, by namespace, method and code.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn namespaces(settings: &mut Settings) {
     ];
 }
 
-/// The value of a metric with these labels, as `/metrics` shows it; 0 = it does not.
-fn value(server: &TestServer, metric: &str) -> f64 {
+/// The value of a metric with these labels in `/metrics`; 0 = it is not there.
+pub(crate) fn value(server: &TestServer, metric: &str) -> f64 {
     let (_, text) = server.http("GET", "/metrics", "", "");
     let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
     line.map_or(0.0, |value| value.parse().expect("a number"))
@@ -105,7 +105,7 @@ fn callers_and_malformed_requests_are_counted_by_operation() {
         assert_eq!(value(&server, metric), count, "{metric}");
     }
     let (_, text) = server.http("GET", "/metrics", "", "");
-    assert!(!text.contains("no_such_path"), "a path is no label");
+    assert!(!text.contains("no_such_path"), "a path is not a label");
 }
 
 #[test]

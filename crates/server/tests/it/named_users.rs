@@ -1,5 +1,5 @@
-//! Users that a trusted proxy names in a header field: over each transport, behind the PROXY protocol, and beside the
-//! certificate of the proxy.
+//! Users that a trusted proxy names in a header field: over each transport, behind the PROXY protocol, and together
+//! with the certificate of the proxy.
 
 use std::io::{Read, Write};
 
@@ -14,7 +14,7 @@ use crate::unauthenticated::certificate;
 
 const LOCAL: &str = "127.0.0.1";
 const PATHS: [&str; 6] = ["websocket", "uni_websocket", "http_stream", "uni_http_stream", "sse", "uni_sse"];
-/// What a proxy may write, and the user that it names; empty = nobody.
+/// What a proxy may write, and the user that it names; empty = no user.
 const FIELDS: [(&str, &str); 9] = [
     ("X-User: 42\r\n", "42"),
     ("x-user:  42\t \r\n", "42"),
@@ -27,7 +27,7 @@ const FIELDS: [(&str, &str); 9] = [
     ("X-User: 42\r\nx-user: 43\r\n", ""),
 ];
 
-/// Whoever names a user has its personal channel from the start, which tells who it is.
+/// A client with a named user has its personal channel from the start, which shows the user's name.
 fn named(settings: &mut Settings) {
     settings.http_server.trusted_proxies = vec![LOCAL.into()];
     settings.client.user_id_http_header = "X-User".into();
@@ -55,11 +55,11 @@ fn request(path: &str, fields: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The user that a client is connected as; empty = the anonymous one.
+/// The user of a connected client; empty = the anonymous user.
 fn user(socket: &mut (impl Read + Write), request: &[u8]) -> String {
     socket.write_all(request).expect("the server listens");
     up_to("\"client\":\"", socket);
-    // It comes behind the subscriptions.
+    // `ping` comes after the subscriptions.
     let rest = up_to("\"ping\":", socket);
     match rest.split_once("\"#") {
         Some((_, name)) => name.split('"').next().unwrap_or_default().to_owned(),
@@ -78,7 +78,7 @@ fn a_trusted_proxy_names_the_user_over_each_transport() {
         for (fields, expected) in FIELDS {
             let request = request(path, fields);
             assert_eq!(user(&mut server.socket(), &request), expected, "{path} {fields:?}");
-            assert_eq!(user(&mut distrustful.socket(), &request), "", "it is no proxy: {path} {fields:?}");
+            assert_eq!(user(&mut distrustful.socket(), &request), "", "it is not a proxy: {path} {fields:?}");
         }
     }
 }
@@ -97,7 +97,7 @@ fn behind_the_proxy_protocol_the_field_is_the_clients_own() {
     for header in [
         b"PROXY UNKNOWN\r\n".to_vec(),
         b"PROXY TCP4 203.0.113.9 127.0.0.1 1 2\r\n".to_vec(),
-        // A trusted address.
+        // The header of the PROXY protocol names a trusted address.
         b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n".to_vec(),
         binary(0x20, 0x00, &[]),
         binary(0x21, 0x00, &[]),
@@ -124,7 +124,7 @@ fn the_certificate_of_a_proxy_names_nobody() {
     params.distinguished_name.push(DnType::CommonName, "edge");
     let leaf = params.signed_by(&key, &issuer).expect("it is signed").pem();
     let certificate = certificate("named-users");
-    // The header field, the trusted proxies; the user without the field, and with it.
+    // The header field, the trusted proxies, the user without the field, and the user with it.
     for (header, trusted, alone, both) in
         [("X-User", LOCAL, "", "42"), ("X-User", "10.0.0.0/8", "edge", "edge"), ("", LOCAL, "edge", "edge")]
     {

@@ -1,4 +1,4 @@
-//! A NATS server of its own for a test.
+//! A NATS server that a test runs for itself.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::postgres::free_port;
 use super::support::PATIENCE;
 
-/// A server, its data, its port. It ends when it is dropped.
+/// A NATS server with its data and its port. It ends when it is dropped.
 pub(crate) struct Nats {
     process: Option<Child>,
     pub(crate) port: u16,
@@ -26,11 +26,11 @@ impl Nats {
         nats
     }
 
-    /// Starts it (again).
+    /// Starts the server, for the first time or again.
     pub(crate) fn again(&mut self) {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(std::env::var("NATS_SERVER_BIN").unwrap_or_else(|_| "nats-server".to_owned()));
-        // Debian puts it where not everybody looks.
+        // Debian installs it in a directory that is not in every user's path.
         command.env("PATH", format!("{path}:/usr/sbin"));
         command.args(["--addr", "127.0.0.1", "--port", &self.port.to_string()]);
         if self.has_jetstream {
@@ -45,7 +45,7 @@ impl Nats {
         }
     }
 
-    /// Lets it stand still, or go on. Its connections stay.
+    /// Stops the process, or lets it continue. Its connections stay open.
     pub(crate) fn stand_still(&self, is_still: bool) {
         let process = self.process.as_ref().expect("it runs");
         let signal = if is_still { "-STOP" } else { "-CONT" };
@@ -53,14 +53,14 @@ impl Nats {
         assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
     }
 
-    /// Starts it again with JetStream, or without.
+    /// Starts it again, with or without JetStream.
     pub(crate) fn again_with(&mut self, has_jetstream: bool) {
         self.stop();
         self.has_jetstream = has_jetstream;
         self.again();
     }
 
-    /// Ends it at once.
+    /// Ends the server at once.
     pub(crate) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();

@@ -1,4 +1,4 @@
-//! The server API: shapes, keys, errors.
+//! The server API: the shapes of answers, keys, errors.
 
 use serde_json::{Value, json};
 use touchline_server::operations;
@@ -211,7 +211,7 @@ fn health_and_metrics_answer() {
         "touchline_ready 1",
         "touchline_delivery_seconds_count 1",
     ];
-    // The client may have the publication before the shard has noted how long it took.
+    // The client may have the publication before the shard has noted the latency.
     until("every line of the metrics", || {
         let (_, text) = server.http("GET", "/metrics", "", "");
         expected.iter().all(|line| text.lines().any(|found| found == *line))
@@ -229,7 +229,7 @@ fn a_malformed_request_is_told_without_names_of_the_program() {
     }
 }
 
-/// A reply without its numbers and texts, which differ from call to call; errors stay as they are.
+/// A reply without its numbers and texts, which differ from call to call. Errors stay unchanged.
 fn shape(reply: &Value) -> Value {
     match reply {
         Value::Object(fields) if fields.contains_key("code") => reply.clone(),
@@ -241,7 +241,7 @@ fn shape(reply: &Value) -> Value {
     }
 }
 
-/// The example of each operation is answered the same by its own path, in a batch and as a line of the old form.
+/// The example of each operation gets the same answer by its own path, in a batch, and as a line of the old form.
 #[test]
 fn every_operation_answers_the_same_by_each_way() {
     let server = TestServer::start();

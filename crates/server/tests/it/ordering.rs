@@ -1,4 +1,4 @@
-//! Nothing missing, nothing doubled, nothing out of order: many threads publish while thousands of clients subscribe,
+//! No publication is missing, doubled or out of order while many threads publish and thousands of clients subscribe,
 //! recover, leave and return.
 
 use std::io::{ErrorKind, Read, Write};
@@ -21,14 +21,14 @@ struct Client {
     socket: mio::net::TcpStream,
     received: Vec<u8>,
     channel: usize,
-    /// How many there are.
+    /// How many channels there are.
     channels: usize,
-    /// Where it stands; none before its first subscribe was answered.
+    /// The position of the client in the channel; None before its first subscribe was answered.
     position: Option<(String, u64)>,
     stage: Stage,
     next_id: u64,
     random: u64,
-    /// Publications until it does something else.
+    /// How many publications it receives before its next action.
     patience: u64,
 }
 
@@ -85,7 +85,7 @@ impl Client {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Small writes into an empty socket: they fit.
+        // They are small writes into an empty socket, so they fit.
         self.socket.write_all(bytes).expect("the server reads");
     }
 
@@ -109,11 +109,11 @@ impl Client {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        // Channels that many share see more publications.
+        // Channels with many subscribers see more publications.
         self.patience = 1 + self.random % (800 / self.channels as u64);
     }
 
-    /// Reads what there is and checks every message. False when the connection has ended.
+    /// Reads the available input and checks every message. False when the connection has ended.
     fn read(&mut self, totals: &Totals) -> bool {
         let mut buffer = [0; 65_536];
         loop {
@@ -149,7 +149,7 @@ impl Client {
                 self.follow(publication);
                 totals.live.fetch_add(1, Relaxed);
             } else {
-                // Between its unsubscribe and the reply; it is not counted on.
+                // It may arrive between the unsubscribe and its reply; the test does not rely on it.
                 assert!(matches!(self.stage, Stage::Leaving(_)), "{:?} {message}", self.stage);
             }
         } else if message["subscribe"].is_object() {
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    /// The heart of it: each publication is the one behind the last.
+    /// The main check: each publication must directly follow the last one.
     fn follow(&mut self, publication: &Value) {
         let (_, position) = self.position.as_mut().expect("a follower has a position");
         assert_eq!(publication["offset"], json!(*position + 1), "channel {}", self.channel);
@@ -202,7 +202,7 @@ fn next_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((payload, &bytes[head + length..]))
 }
 
-/// Drives some clients until the publishers have ended and every client stands at its channel's top.
+/// Drives some clients until the publishers have ended and every client has reached the top of its channel.
 fn drive(address: SocketAddr, first: usize, totals: &Totals, is_published: &AtomicBool, tops: &[AtomicU64]) {
     let mut poll = Poll::new().expect("the system has pollers");
     let mut events = Events::with_capacity(1_024);
@@ -279,7 +279,7 @@ fn every_client_sees_every_publication_once_and_in_order() {
     follow_all(4, Duration::from_millis(8));
 }
 
-/// Shards run each other's errands for channels with few subscribers.
+/// Shards run each other inline for channels with few subscribers.
 #[test]
 fn so_does_every_client_of_many_small_channels() {
     follow_all(250, Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! The pages that are made from the table of operations and the table of errors: `docs/server-api.md` and
-//! `docs/reference/errors.md`.
+//! The pages that are generated from the table of operations and the table of errors: `docs/reference/server-api.md`
+//! and `docs/reference/errors.md`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::path::Path;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 use touchline_server::{COMMON_ERRORS, OperationDescription, operation_groups, operations};
 
-/// Tells this test to write the page instead of comparing it.
+/// If this variable is set, the test writes the page instead of comparing it.
 pub(crate) const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
 
 #[test]
 fn the_tables_of_the_server_api_are_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server-api.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/server-api.md");
     let found = std::fs::read_to_string(&path).expect("the page is there");
     let page = [("operations", operations_table()), ("groups", groups_table())]
         .into_iter()
@@ -22,8 +22,8 @@ fn the_tables_of_the_server_api_are_up_to_date() {
     }
     assert!(
         found == page,
-        "docs/server-api.md is stale: run `{WRITE_DOCS}=1 cargo test --locked -p touchline-server up_to_date`, \
-         look at the page and commit it"
+        "docs/reference/server-api.md is stale: run `{WRITE_DOCS}=1 cargo test --locked -p touchline-server \
+         up_to_date`, look at the page and commit it"
     );
 }
 
@@ -87,17 +87,18 @@ fn errors_page() -> String {
         "# Errors\n\n\
          *Made from the tables in `crates/protocol/src/code.rs`; edit those, then run \
          `TOUCHLINE_WRITE_DOCS=1 cargo test --workspace up_to_date`.*\n\n\
-         `GET /api/errors` has the same as JSON.\n\
-         [protocol.md](../protocol.md) says when a client meets each code.\n\n\
+         `GET /api/errors` returns the same list as JSON.\n\
+         [protocol.md](protocol.md) says when a client gets each code.\n\n\
          ## Errors of commands and operations\n\n\
-         HTTP and gRPC are the statuses where the caller of the server API asks for statuses.\n\
-         What may succeed later can be sent again as it is.\n\n\
+         A caller of the server API can ask for errors as statuses, with `X-Centrifugo-Error-Mode: transport`.\n\
+         The columns HTTP and gRPC have the status that such a caller gets.\n\
+         If \"may succeed later\" is yes, the client or caller can send the same request again.\n\n\
          | number | name | message | HTTP | gRPC | may succeed later | what to do |\n|---|---|---|---|---|---|---|\n",
     );
     for entry in Error::CATALOGUE {
         let Error { code, message, temporary, http_status, grpc_status } = entry.error;
         let (name, remedy) = (entry.name, entry.remedy);
-        // What stands behind a colon is help for a person at a terminal.
+        // The text after a colon is help for a person at a terminal.
         let message = message.split(':').next().unwrap_or_default();
         let later = answer(temporary);
         let _ =

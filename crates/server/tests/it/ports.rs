@@ -1,4 +1,4 @@
-//! Where the node listens, and what each port serves.
+//! On which addresses the node listens, and what each port serves.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -137,7 +137,7 @@ fn a_node_listens_on_both_protocols_and_on_host_names() {
         error,
         "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here"
     );
-    // An address for documentation (RFC 5737): nobody has it.
+    // An address for documentation (RFC 5737), which no machine has.
     let mut foreign = settings();
     foreign.http_server.address = "192.0.2.1".into();
     let told: Vec<String> = touchline_server::check(&foreign).iter().map(ToString::to_string).collect();
@@ -180,7 +180,7 @@ fn whoever_comes_while_the_node_drains_is_told_so() {
         assert!(status != 503 || text == "draining\n", "{path}: {text}");
     }
     assert!(!is_upgraded(outer, "/connection/websocket"));
-    // Another shard has nobody left, and has an answer for those who come to it until the node has stopped.
+    // Another shard has no client left. It still answers new clients until the node has stopped.
     let emptied = Instant::now() + Duration::from_millis(500);
     while Instant::now() < emptied {
         assert_eq!(ask(inner, "GET", "/readyz", "", "").0, 503);

@@ -1,4 +1,4 @@
-//! A refusal reaches its client although the body of the request comes later, or never.
+//! A refusal reaches its client even if the body of the request comes later, or never.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use touchline_server::Settings;
 
 use crate::support::{Heard, KEY, TestServer};
 
-/// Tries of each case: what depends on the order of two packets does not fail each time.
+/// How often each case is tried: a fault that depends on the order of two packets does not appear each time.
 const TRIES: usize = 30;
 
 fn served(settings: &mut Settings) {
@@ -17,7 +17,7 @@ fn served(settings: &mut Settings) {
     settings.client.allowed_origins = vec!["https://app.test".into()];
 }
 
-/// Requests that are refused before their body is read, and the status that says so.
+/// Requests that are refused before their body is read, each with its status.
 fn refused() -> Vec<(String, u16)> {
     vec![
         ("POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: wrong\r\n".into(), 401),
@@ -27,7 +27,7 @@ fn refused() -> Vec<(String, u16)> {
     ]
 }
 
-/// The status of the next answer, which is read whole.
+/// Reads the next answer completely, and returns its status.
 fn status(socket: &mut TcpStream) -> Option<(u16, String)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -58,7 +58,7 @@ fn a_refusal_is_heard_though_the_body_comes_later() {
                         .write_all(format!("{head}Content-Length: {size}\r\n\r\n").as_bytes())
                         .expect("the head is read");
                     std::thread::sleep(gap);
-                    // As most clients do it: the body first, then the answer.
+                    // Most clients do it in this order: first the body, then the answer.
                     socket
                         .write_all(&body)
                         .unwrap_or_else(|error| panic!("{head} {size} bytes, {gap:?}, try {turn}: {error}"));
@@ -86,7 +86,7 @@ fn a_client_whose_small_body_was_passed_over_goes_on() {
             "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        socket.write_all(head.as_bytes()).expect("the connection goes on");
+        socket.write_all(head.as_bytes()).expect("the connection continues");
         assert_eq!(status(&mut socket).map(|(status, _)| status), Some(200));
     }
 }
@@ -103,7 +103,7 @@ fn who_asks_before_it_sends_a_body_is_refused_without_it() {
             let (heard, head) = status(&mut socket).expect("an answer comes");
             assert_eq!(heard, expected, "no 100 comes first");
             assert!(head.contains("connection: close"), "{head}");
-            // One that has begun to send meanwhile is not cut off either.
+            // A client that has begun to send meanwhile is not cut off either.
             socket.write_all(&[b'x'; 5_000]).expect("the body is passed over");
             socket.shutdown(std::net::Shutdown::Write).expect("the socket is open");
             assert_eq!(socket.read(&mut [0]).ok(), Some(0), "the connection ends cleanly");

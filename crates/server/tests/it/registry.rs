@@ -1,4 +1,4 @@
-//! The registry under clients that ask for too much: they cost themselves, and nobody else waits.
+//! The registry with clients that ask for too much: they slow down only themselves, and no other client waits.
 
 use serde_json::{Value, json};
 use touchline_server::{ScopeOptions, Settings};
@@ -26,7 +26,7 @@ fn ask(client: &mut WebSocket, id: u32, method: &str, data: &Value) -> Value {
     client.ask(rpc(id, method, data))
 }
 
-/// Clients that are in a group.
+/// Clients that are members of a group.
 fn group(server: &TestServer, name: &str, members: usize) -> Vec<WebSocket> {
     let mut clients: Vec<WebSocket> = (0..members).map(|_| server.connected()).collect();
     for client in &mut clients {
@@ -88,7 +88,7 @@ fn a_message_to_a_group_is_kept_once() {
         let reply = ask(&mut sender, 10 + id, "registry.send", &data);
         assert_eq!(reply["rpc"]["data"], json!({"sent": MEMBERS}));
     }
-    // Everybody has it in front of itself when the last one has read it.
+    // When the last member has read it, every member has it in its socket.
     let mut last = members.pop().expect("a member");
     for number in 0..MESSAGES {
         assert_eq!(last.message()["push"]["message"]["data"]["data"]["number"], number);
@@ -194,7 +194,7 @@ fn the_servers_own_scopes_are_out_of_reach() {
     client.ask(json!({"id": 2, "subscribe": {"channel": "room:a"}}));
     for (id, method) in (3..).zip(SCOPED) {
         for scope in ["$presence", "$registry", "$"] {
-            // A message to a group is not one to a client.
+            // A message to a group is not a message to a client.
             let named = if method == "send" { Value::Null } else { client_id.clone() };
             let params = json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": named});
             assert_eq!(
@@ -226,7 +226,7 @@ fn the_servers_own_scopes_are_out_of_reach() {
     assert!(touchline_server::Server::bind(settings).is_err());
 }
 
-/// A client with a token of these claims, and the answer to its connect.
+/// Connects a client with a token of these claims. Returns it with the answer to its connect.
 fn connect(server: &TestServer, claims: Value) -> (WebSocket, Value) {
     let mut client = server.websocket();
     client.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
@@ -263,7 +263,7 @@ fn a_token_gets_all_of_its_names_and_groups_or_none() {
     let about = |id: u32, name: &str| rpc(id, "registry.lookup", &json!({"scope": "devices", "name": name}));
     let phone = ann.ask(about(2, "phone"));
     assert!(phone["rpc"]["data"]["client"].is_string(), "the first that the owner hears is this answer: {phone}");
-    // The refused connections are still open, and their end must not take anything from anybody either.
+    // The refused connections are still open, and their end must not take names from other clients either.
     drop(bob);
     until("the name is free", || server.api("lookup", name("rooms", "stage"))["error"]["code"] == 4002);
     let (cat, reply) = connect(&server, claims);

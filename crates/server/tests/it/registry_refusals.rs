@@ -1,11 +1,11 @@
-//! Bad requests to operations of the registry: each names its field, over HTTP and over gRPC.
+//! Bad requests to operations of the registry. Each refusal names the field, over HTTP and over gRPC.
 
 use serde_json::{Value, json};
 
 use super::connected::of_user;
 use super::support::TestServer;
 
-/// Requests that are refused with 107, each with the field at fault. `client`: one that is connected.
+/// Requests that are refused with 107, each with the field at fault. `client`: the id of a connected client.
 fn cases(client: &str) -> Vec<(&'static str, Value, &'static str)> {
     let (control, long) = ("a\u{7}", "n".repeat(300));
     let (large, name) = (json!("x".repeat(5_000)), json!("bike"));
@@ -73,7 +73,7 @@ fn a_bad_request_names_its_field() {
             assert_eq!(over_grpc["error"]["field"], field, "{operation} {body}: {over_grpc}");
         }
     }
-    // A field of another type has no form in gRPC.
+    // A field of another type cannot be written in gRPC.
     for (operation, body, field) in [
         ("register", json!({"scope": "devices", "name": 1, "client": client}), "name"),
         ("names", json!({"scope": "devices", "limit": -1}), "limit"),

@@ -155,13 +155,13 @@ fn a_client_that_does_not_answer_pings_is_ended() {
 
 #[test]
 fn a_pong_that_the_node_was_too_busy_to_read_is_not_late() {
-    /// More than the node reads in one turn.
+    /// More clients than the node reads in one turn.
     const CLIENTS: usize = 600;
     let mut settings = settings();
     settings.node.shards = 1;
     settings.client.ping_interval = Duration::from_millis(1_000);
     settings.client.pong_timeout = Duration::from_millis(300);
-    // Whatever keeps the thread of a shard.
+    // Blocks the thread of a shard.
     let busy = |_: Request<Bytes>| {
         std::thread::sleep(Duration::from_millis(1_200));
         std::future::ready(Response::new(Bytes::new()))

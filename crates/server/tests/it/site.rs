@@ -1,4 +1,4 @@
-//! The pages, assets and routes of a program with the server in it.
+//! The pages, assets and routes of a program that embeds the server.
 
 use std::io::Read;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn served(site: Site) -> TestServer {
     TestServer::of(server.start().expect("it starts"))
 }
 
-/// Status, header fields and body of the answer.
+/// Sends a request. Returns the status, the header fields and the body of the answer.
 fn get(server: &TestServer, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
     let mut socket = server.socket();
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
@@ -43,7 +43,7 @@ fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// The path of the script, as the page names it.
+/// The path of the script as the page names it.
 fn script_of(server: &TestServer) -> String {
     let (status, head, body) = get(server, "/", "");
     assert_eq!((status, field(&head, "cache-control")), (200, Some("no-cache")), "{head}");

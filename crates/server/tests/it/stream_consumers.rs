@@ -1,4 +1,4 @@
-//! Commands that come from a stream of JetStream, as subscribers see them.
+//! Commands from a JetStream stream, as subscribers see them.
 
 use serde_json::{Value, json};
 use touchline_server::{ConsumerType, NamedConsumer, Settings};

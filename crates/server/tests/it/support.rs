@@ -9,7 +9,7 @@ use touchline_server::{ChannelOptions, Namespace, Running, Server, Settings};
 
 pub(crate) const KEY: &str = "api-key";
 pub(crate) const SECRET: &str = "token-secret";
-/// No step of a test takes longer.
+/// No step of a test may take longer than this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct TestServer {
@@ -76,17 +76,17 @@ impl TestServer {
         Self::of(Server::bind(settings).expect("the settings are good").start().expect("the server starts"))
     }
 
-    /// One that has been started in another way.
+    /// Wraps a server that was started in another way.
     pub(crate) fn of(running: Running) -> Self {
         TestServer { address: running.address(), running: Some(running) }
     }
 
-    /// Where lines are served.
+    /// The address of the port for lines.
     pub(crate) fn lines(&self) -> SocketAddr {
         self.running.as_ref().and_then(Running::tcp_address).expect("lines are served")
     }
 
-    /// Where the server API is served over gRPC.
+    /// The address of the server API over gRPC.
     pub(crate) fn grpc(&self) -> SocketAddr {
         self.running.as_ref().and_then(Running::grpc_address).expect("gRPC is served")
     }
@@ -95,7 +95,7 @@ impl TestServer {
         self.running.take().expect("it stops once").stop();
     }
 
-    /// A connection to the port of lines.
+    /// Opens a connection to the port for lines.
     pub(crate) fn line_socket(&self) -> TcpStream {
         let address = self.running.as_ref().and_then(Running::tcp_address).expect("it serves lines");
         let socket = TcpStream::connect(address).expect("the server listens");
@@ -141,7 +141,7 @@ impl TestServer {
         self.api("publish", json!({"channel": channel, "data": data}))
     }
 
-    /// A counter or gauge of `/metrics`.
+    /// The value of a counter or gauge of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let (_, text) = self.http("GET", "/metrics", "", "");
         let of_name = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
@@ -166,8 +166,8 @@ impl TestServer {
     }
 }
 
-/// Fills a buffer. False = the connection has ended, in order or by a reset. That it neither ends nor goes on in time
-/// is a fault.
+/// Fills a buffer. False = the connection has ended, properly or by a reset. If it neither ends nor continues in time,
+/// that is a fault.
 pub(crate) fn fill(socket: &mut impl Read, buffer: &mut [u8]) -> bool {
     match socket.read_exact(buffer) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -177,7 +177,7 @@ pub(crate) fn fill(socket: &mut impl Read, buffer: &mut [u8]) -> bool {
     }
 }
 
-/// What comes until the connection ends.
+/// Reads until the connection ends.
 pub(crate) fn to_the_end(socket: &mut impl Read) -> String {
     let (mut all, mut byte) = (Vec::new(), [0]);
     let mut socket = BufReader::new(socket);
@@ -187,7 +187,7 @@ pub(crate) fn to_the_end(socket: &mut impl Read) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// What comes until it ends as it is wanted, or until the connection ends.
+/// Reads until the input ends with `end`, or until the connection ends.
 pub(crate) fn up_to(end: &str, socket: &mut impl Read) -> String {
     let (mut all, mut byte) = (Vec::new(), [0]);
     while !all.ends_with(end.as_bytes()) && fill(socket, &mut byte) {
@@ -196,7 +196,7 @@ pub(crate) fn up_to(end: &str, socket: &mut impl Read) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// The head of an answer; what came until the end if there is no whole one.
+/// Reads the head of an answer. If there is no complete head, it returns everything until the end.
 pub(crate) fn head_of(socket: &mut impl Read) -> String {
     up_to("\r\n\r\n", socket)
 }
@@ -208,7 +208,7 @@ pub(crate) fn handshake(extra: &str) -> String {
     )
 }
 
-/// What a server frame says.
+/// What a frame of the server says.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Heard {
     Text(String),
@@ -224,7 +224,7 @@ pub(crate) struct WebSocket {
 }
 
 impl From<TcpStream> for WebSocket {
-    /// A socket whose handshake is over.
+    /// Wraps a socket whose handshake is over.
     fn from(socket: TcpStream) -> Self {
         WebSocket { socket, lines: Vec::new() }
     }
@@ -297,7 +297,7 @@ impl WebSocket {
         }
     }
 
-    /// The next message that is no ping; pings are answered.
+    /// The next message that is not a ping. Pings are answered.
     pub(crate) fn next(&mut self) -> Result<Value, Heard> {
         loop {
             while !self.lines.is_empty() {
@@ -319,7 +319,7 @@ impl WebSocket {
         self.next().expect("a message comes")
     }
 
-    /// Sends a command and gives its reply; pushes before it are passed over.
+    /// Sends a command and returns its reply. Pushes before the reply are skipped.
     pub(crate) fn ask(&mut self, command: Value) -> Value {
         let id = command["id"].clone();
         self.send_json(command);
@@ -331,7 +331,7 @@ impl WebSocket {
         }
     }
 
-    /// The next publication's data; other pushes are passed over.
+    /// The data of the next publication. Other pushes are skipped.
     pub(crate) fn publication(&mut self) -> Value {
         loop {
             let message = self.message();
@@ -341,7 +341,7 @@ impl WebSocket {
         }
     }
 
-    /// Reads on until the close frame.
+    /// Reads until the close frame.
     pub(crate) fn close(&mut self) -> Heard {
         loop {
             match self.next() {
@@ -352,7 +352,7 @@ impl WebSocket {
     }
 }
 
-/// Waits for a condition.
+/// Waits until a condition is true.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !condition() {

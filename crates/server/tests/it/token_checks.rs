@@ -1,4 +1,4 @@
-//! What `token_check` says of a token.
+//! The answers of `token_check` about a token.
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey};
@@ -12,7 +12,7 @@ fn check(server: &TestServer, token: &str) -> Value {
     answer["result"].clone()
 }
 
-/// Whether a token is taken, and why.
+/// Whether a token is accepted, and why.
 fn verdict(server: &TestServer, token: &str) -> (bool, String) {
     let checked = check(server, token);
     (checked["valid"] == true, checked["words"].as_str().unwrap_or_default().to_owned())
@@ -24,7 +24,7 @@ fn a_good_token_is_explained() {
     let good = token(json!({"sub": "ann", "exp": 4_102_444_800_u64, "jti": "t1", "team": {"a": 1}}));
     let checked = check(&server, &good);
     assert_eq!(checked["valid"], true);
-    assert_eq!(checked["words"], r#"It is taken as a connection token of the user "ann"."#);
+    assert_eq!(checked["words"], r#"It is accepted as a connection token of the user "ann"."#);
     assert_eq!(checked["header"], json!({"alg": "HS256", "typ": "JWT"}));
     let claims = checked["claims"].as_array().expect("a list");
     let names: Vec<_> = claims.iter().filter_map(|claim| claim["claim"].as_str()).collect();
@@ -32,9 +32,9 @@ fn a_good_token_is_explained() {
     assert!(claims[0]["words"].as_str().is_some_and(|words| words.starts_with("2100-01-01 00:00:00 UTC (in ")));
     assert_eq!((&claims[2]["value"], &claims[3]["value"]), (&json!("\"ann\""), &json!("{\"a\":1}")));
     let anonymous = verdict(&server, &token(json!({})));
-    assert_eq!(anonymous, (true, "It is taken as a connection token of the anonymous user.".into()));
+    assert_eq!(anonymous, (true, "It is accepted as a connection token of the anonymous user.".into()));
     let of_channel = token(json!({"sub": "ann", "channel": "closed:a"}));
-    let words = r#"It is taken as a subscription token of the user "ann" for the channel "closed:a"."#;
+    let words = r#"It is accepted as a subscription token of the user "ann" for the channel "closed:a"."#;
     assert_eq!(verdict(&server, &of_channel), (true, words.into()));
 }
 
@@ -53,10 +53,10 @@ fn a_bad_token_is_no_error_and_the_cause_is_told() {
         ("eyJhbGciOiJub25lIn0.eyJzdWIiOiI0MiJ9.".into(), "alg of the token"),
     ] {
         let (is_valid, words) = verdict(&server, &token);
-        assert!(!is_valid && words.starts_with("It is not taken: ") && words.contains(cause), "{cause}: {words}");
+        assert!(!is_valid && words.starts_with("It is refused: ") && words.contains(cause), "{cause}: {words}");
         assert!(words.ends_with('.') && !words.contains("AAAA"), "{words}");
     }
-    // The claims of a token that is not taken are shown too.
+    // The claims of a refused token are shown too.
     assert_eq!(check(&server, &format!("{head}.AAAA"))["claims"][0]["claim"], "sub");
     for token in ["x".repeat(16_385), String::new()] {
         let refused = server.api("token_check", json!({"token": token}));
@@ -78,7 +78,7 @@ fn bans_count() {
     assert!(verdict(&server, &of("joe")).0);
 }
 
-/// It says more of a token than its maker may want, so who only reads may not ask.
+/// The operation reveals more of a token than its issuer may want, so a key that only reads may not call it.
 #[test]
 fn a_key_needs_the_group_of_tokens() {
     let server = TestServer::with(|settings| {

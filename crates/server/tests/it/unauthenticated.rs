@@ -1,4 +1,4 @@
-//! Connections whose client has not connected yet: they are counted, and the oldest go first.
+//! Connections whose client has not connected yet: they are counted, and the oldest are closed first.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn server() -> TestServer {
     })
 }
 
-/// Whether the server has closed it.
+/// Whether the server has closed the connection.
 fn is_closed(socket: &mut TcpStream) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(1))).expect("sockets have timeouts");
     let closed = match socket.read(&mut [0; 512]) {
@@ -104,7 +104,7 @@ pub(crate) struct Certificate {
     pem: String,
 }
 
-/// A certificate of its own for `localhost`.
+/// Makes a self-signed certificate for `localhost`.
 pub(crate) fn certificate(name: &str) -> Certificate {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
@@ -130,7 +130,7 @@ impl Certificate {
         (path("cert.pem"), path("key.pem"))
     }
 
-    /// An authority that trusts it.
+    /// A root store that trusts the certificate.
     pub(crate) fn roots(&self) -> rustls::RootCertStore {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
@@ -141,7 +141,7 @@ impl Certificate {
         self.agree_as(socket, None)
     }
 
-    /// The same for a client with a certificate of its own, and its key.
+    /// Does the handshake for a client with its own certificate and key.
     pub(crate) fn agree_as(
         &self,
         socket: TcpStream,

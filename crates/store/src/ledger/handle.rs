@@ -1,4 +1,4 @@
-//! The handle of the ledger.
+//! The handle of the event ledger.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::postgres::ledger::PostgresLedger;
 use crate::settings::DatabaseUrl;
 use crate::sqlite::ledger::SqliteLedger;
 
-/// A handle of the ledger. Its requests are futures of a Tokio runtime; what waits for a disk does so on a thread of
-/// its own. Requests of one kind wait for each other.
+/// A handle of the ledger. Its requests are futures of a Tokio runtime. Requests that wait for a disk run on a separate
+/// thread. Requests of one kind wait for each other.
 pub struct EventLedger {
     backend: LedgerBackend,
 }
@@ -26,8 +26,8 @@ enum LedgerBackend {
 }
 
 impl EventLedger {
-    /// Makes a handle; nothing is opened before the first request. An SQLite file has to be open as a
-    /// [`crate::Store`] in this process, whose lock keeps other processes out.
+    /// Creates a handle. Nothing is opened before the first request. An SQLite file must be open as a [`crate::Store`]
+    /// in this process, because the store's lock keeps other processes out.
     ///
     /// # Errors
     /// See [`OpenError`]: the address cannot be used.
@@ -42,7 +42,7 @@ impl EventLedger {
         Ok(EventLedger { backend })
     }
 
-    /// Rings when another node may have put something into the outbox.
+    /// A notifier that fires when another node may have put events into the outbox.
     pub fn bell(&self) -> Arc<Notify> {
         match &self.backend {
             LedgerBackend::Sqlite(_) => Arc::default(),
@@ -50,12 +50,12 @@ impl EventLedger {
         }
     }
 
-    /// Begins a life of this node, whose endpoints are told from now on. What its earlier lives have left is told
-    /// first, with `cause`, in steps. For [`LedgerCause::Restart`] while no other node is there, keys that were held
-    /// get `grace` more time to come back.
+    /// Begins a life of this node. From now on its endpoints get events. What its earlier lives have left is reported
+    /// first, with `cause`, in steps. With [`LedgerCause::Restart`] and no other node present, keys that were held have
+    /// `grace` more time to return.
     ///
     /// # Errors
-    /// See [`LedgerError`]; then the node is in no life.
+    /// See [`LedgerError`]. The node then has no life.
     pub async fn enter(&self, cause: LedgerCause) -> Result<LedgerLife, LedgerError> {
         match &self.backend {
             LedgerBackend::Sqlite(ledger) => ledger.enter(cause).await,
@@ -63,11 +63,11 @@ impl EventLedger {
         }
     }
 
-    /// Writes a batch of a life and renews its lease, in one transaction. A batch whose number was written already only
-    /// renews the lease, so a batch whose result is unknown can be sent again.
+    /// Writes a batch of a life and renews its lease, in one transaction. A batch whose number is already written only
+    /// renews the lease. So a batch whose result is unknown can be sent again.
     ///
     /// # Errors
-    /// See [`LedgerError`]; whether the batch was written is not known.
+    /// See [`LedgerError`]. It is unknown whether the batch was written.
     pub async fn write(&self, incarnation: u64, batch: &LedgerBatch) -> Result<LedgerWrite, LedgerError> {
         match &self.backend {
             LedgerBackend::Sqlite(ledger) => ledger.write(incarnation, batch).await,
@@ -75,11 +75,11 @@ impl EventLedger {
         }
     }
 
-    /// Gives the lease of a life up, so that other nodes need not wait for its end. Clients and keys that are left are
-    /// told by whoever sweeps next.
+    /// Gives up the lease of a life, so that other nodes need not wait until it ends. The next node that sweeps reports
+    /// the clients and keys that are left.
     ///
     /// # Errors
-    /// See [`LedgerError`]; the lease ends by itself.
+    /// See [`LedgerError`]. The lease then ends by itself.
     pub async fn leave(&self, incarnation: u64) -> Result<(), LedgerError> {
         match &self.backend {
             LedgerBackend::Sqlite(_) => Ok(()),
@@ -87,8 +87,8 @@ impl EventLedger {
         }
     }
 
-    /// A step of what every node does for all: takes over what a life has left whose lease is over, tells keys that
-    /// nobody has held for long enough, and forgets keys that were told so long ago.
+    /// Performs one step of the work that every node does for all nodes. It takes over what a life with an ended lease
+    /// has left. It reports keys that no client has held for long enough, and forgets keys that were reported long ago.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -99,9 +99,10 @@ impl EventLedger {
         }
     }
 
-    /// Shares the lanes of the endpoints of `wanted` among the nodes that have them, and returns those that this life
-    /// delivers. Above its share it gives up lanes that are in `idle`: nothing may be under way in them. Names the
-    /// endpoints of this node again, and looks what other nodes want: `knows` is the version that the caller has.
+    /// Shares the lanes of the endpoints in `wanted` among the nodes that have these endpoints, and returns the lanes
+    /// that this life delivers. If it has more than its share, it gives up lanes in `idle`, which must have no event in
+    /// delivery. It also registers this node's endpoints again, and reads the wishes of other nodes. `knows` is the
+    /// version of the wishes that the caller has.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -117,8 +118,8 @@ impl EventLedger {
         }
     }
 
-    /// Tells endpoints `state.reset` that are told all from now on: every life tells by what was new. Each is told
-    /// once, whoever asks. Returns whether some were.
+    /// Sends `state.reset` to new endpoints once every life writes events by their wishes. Each endpoint gets it once,
+    /// whichever node calls. Returns whether any endpoint got it.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -129,8 +130,8 @@ impl EventLedger {
         }
     }
 
-    /// Reads the oldest events of lanes that this life delivers, at most so many of each. They stay until they are
-    /// finished or buried. Lanes without events, and of other lives, are left out.
+    /// Reads the oldest events of lanes that this life delivers, with a maximum number for each lane. They stay until
+    /// they are finished or buried. Lanes without events and lanes of other lives are omitted.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -156,7 +157,8 @@ impl EventLedger {
         }
     }
 
-    /// Puts events aside that cannot be delivered. Returns how many older dead letters had to go for them.
+    /// Moves events that cannot be delivered to the dead letters. Returns how many older dead letters were removed for
+    /// them.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -167,9 +169,9 @@ impl EventLedger {
         }
     }
 
-    /// Drops what is kept no longer: old dead letters, the oldest events of a lane that has too many (whose
-    /// `state.reset` is in the same transaction), endpoints that no node has had for a day and their lanes after a
-    /// week, and keys beyond those that are remembered.
+    /// Deletes what is no longer kept. This includes old dead letters, and keys beyond the maximum that are remembered.
+    /// It also includes the oldest events of a lane that has too many; their `state.reset` is in the same transaction.
+    /// Endpoints go after a day in which no node had them, and their lanes after a week.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -180,7 +182,7 @@ impl EventLedger {
         }
     }
 
-    /// Dead letters behind a number, oldest first, at most `limit`; of one endpoint, or of all.
+    /// Returns at most `limit` dead letters after a number, oldest first, of one endpoint or of all.
     ///
     /// # Errors
     /// See [`LedgerError`].
@@ -196,7 +198,7 @@ impl EventLedger {
         }
     }
 
-    /// Puts dead letters back into their lanes, behind what waits there. Returns how many there were.
+    /// Moves dead letters back into their lanes, after the events that wait there. Returns how many there were.
     ///
     /// # Errors
     /// See [`LedgerError`].

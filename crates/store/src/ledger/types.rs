@@ -1,4 +1,4 @@
-//! What goes into the ledger, and what comes out of it.
+//! The inputs and outputs of the ledger.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,204 +9,208 @@ use touchline_engine::ledger::{EndpointWish, EventRoute, KeyChange, WishList};
 use crate::postgres::failure::PostgresError;
 use crate::settings::DatabaseUrl;
 
-/// Gives the time, Unix milliseconds.
+/// A function that returns the current time, Unix milliseconds.
 pub type LedgerClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// How to open a [`super::EventLedger`].
 #[derive(Clone)]
 pub struct LedgerOptions {
-    /// Address of the primary database.
+    /// The address of the primary database.
     pub url: DatabaseUrl,
-    /// As in [`crate::PrimaryOptions::tls_ca`].
+    /// Additional certificate authorities, as in [`crate::PrimaryOptions::tls_ca`].
     pub tls_ca: String,
-    /// How long PostgreSQL may take for a request.
+    /// The time limit for a request to PostgreSQL.
     pub timeout: Duration,
     /// Whether the schema is brought up to date.
     pub migrates: bool,
     /// The id of this node.
     pub node: String,
-    /// How long a life lasts after it was renewed, by the database's clock.
+    /// How long a life lasts after a renewal, by the database's clock.
     pub lease: Duration,
-    /// How long nobody must have held a key before that is told.
+    /// How long a key must be held by no client before the change is reported.
     pub delay: Duration,
-    /// The same time for what a node finds that starts while no other is there, in addition to `delay`: who comes back
-    /// at once is never told as gone.
+    /// Additional time, beside `delay`, for keys that a node finds when it starts and no other node is present. A
+    /// client that returns at once is then never reported as gone.
     pub grace: Duration,
     /// How long the generation of a vacated key is remembered.
     pub remember: Duration,
-    /// Keys that nobody holds and whose generation is remembered; those are forgotten first that were told first.
+    /// The maximum number of unheld keys whose generation is remembered. Keys that were reported first are forgotten
+    /// first.
     pub keys_max: u64,
-    /// What this node wants its endpoints to be told.
+    /// The events that this node wants for its endpoints.
     pub wishes: Vec<EndpointWish>,
-    /// Events in one lane of the outbox; the oldest are dropped beyond, and `state.reset` comes in their place.
+    /// The maximum number of events in one lane of the outbox. Beyond it the oldest are dropped and replaced by
+    /// `state.reset`.
     pub lane_max: u64,
-    /// Dead letters that are kept; the oldest are dropped beyond.
+    /// The maximum number of dead letters. Beyond it the oldest are dropped.
     pub dead_max: u64,
     /// How long a dead letter is kept.
     pub dead_ttl: Duration,
-    /// Writes the events of what the ledger finds.
+    /// Writes the events about changes that the ledger finds.
     pub narrator: Arc<dyn Narrator>,
-    /// The clock of SQLite. PostgreSQL has its own.
+    /// The clock for SQLite. PostgreSQL uses its own clock.
     pub clock: LedgerClock,
 }
 
-/// Writes the events of what the ledger finds, within the transaction that finds it. It gives the same for the same.
+/// Writes the events about changes that the ledger finds, within the same transaction. Equal input must give equal
+/// output.
 pub trait Narrator: Send + Sync {
-    /// A key is told in a new generation.
+    /// Writes the events for a key that gets a new generation.
     fn tell_key(&self, told: &ToldKey, outbox: &mut Vec<OutboxEvent>);
-    /// A client went with its node.
+    /// Writes the events for a client that was lost with its node.
     fn tell_lost(&self, lost: &GoneClient, outbox: &mut Vec<OutboxEvent>);
-    /// The event that tells that something may not have been told, as JSON. `why`: a word for the receiver.
+    /// Returns the event, as JSON, which says that some events may be missing. `why` is a word for the receiver.
     fn tell_reset(&self, why: &'static str) -> String;
 }
 
-/// Why nobody holds a key, or why a client is gone.
+/// Why no client holds a key, or why a client is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerCause {
-    /// The last one left.
+    /// The last client left.
     Left,
-    /// The lease of a node was over.
+    /// The lease of a node ended.
     NodeDown,
-    /// The node started again, or entered again after its lease was over.
+    /// The node started again, or entered again after its lease had ended.
     Restart,
 }
 
-/// A change of a channel or a user that is told.
+/// A reported change of a channel or a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldKey {
-    /// Which one.
+    /// The channel or user that changed.
     pub key: StateKey,
-    /// Odd = occupied or online, even = vacated or offline; one more than the one told before.
+    /// The number of the change. Odd = occupied or online, even = vacated or offline. It grows by one with each report.
     pub generation: u64,
-    /// When it is told, Unix milliseconds.
+    /// When the change is reported, Unix milliseconds.
     pub time_ms: u64,
-    /// Since when nobody holds it, Unix milliseconds, and why; none = somebody does.
+    /// Since when no client holds the key, Unix milliseconds, and why. `None` = a client holds it.
     pub empty: Option<(u64, LedgerCause)>,
 }
 
-/// A client whose node told that it is connected, and cannot tell its end.
+/// A client whose node reported it as connected and cannot report its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoneClient {
     /// The client id.
     pub client: String,
-    /// What [`LedgerBatch::connected`] said of it.
+    /// The data that [`LedgerBatch::connected`] contained for the client.
     pub about: String,
-    /// The node.
+    /// The id of the client's node.
     pub node: String,
     /// The incarnation of the node's life in the ledger.
     pub incarnation: u64,
-    /// When it was found, Unix milliseconds.
+    /// When the loss was found, Unix milliseconds.
     pub time_ms: u64,
-    /// Why it is gone.
+    /// Why the client is gone.
     pub cause: LedgerCause,
 }
 
-/// An event before it is known who is told of it: the rows say that, within its transaction.
+/// An event before its receivers are known. The rows determine them within its transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxEvent {
-    /// The word of its kind; `None` = every lane of every endpoint is told.
+    /// The word for the event's kind. `None` = the event goes to every lane of every endpoint.
     pub word: Option<&'static str>,
-    /// The namespace of the channel that it is about; `None` = it is about none.
+    /// The namespace of the event's channel. `None` = the event does not concern a channel.
     pub namespace: Option<Arc<str>>,
-    /// The place of its key.
+    /// The place of the event's key, which selects the lane.
     pub place: u64,
     /// The event as JSON.
     pub body: String,
 }
 
 impl OutboxEvent {
-    /// What is needed to find its endpoints and lanes.
+    /// The properties that determine the event's endpoints and lanes.
     pub(crate) fn route(&self) -> EventRoute<'_> {
         EventRoute { word: self.word, namespace: self.namespace.as_deref(), place: self.place }
     }
 }
 
-/// A life that has begun.
+/// A life of a node that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerLife {
     /// The number of the life.
     pub incarnation: u64,
-    /// What endpoints are told when it begins. Whatever is added later waits until all lives tell by it.
+    /// The wishes of all endpoints when the life begins. A wish that is added later waits until all lives write events
+    /// by it.
     pub wishes: WishList,
 }
 
-/// What a life of a node writes in one transaction.
+/// The content that a life of a node writes in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerBatch {
-    /// Number of the batch in the life, from 1 on. The number of the batch before = it only renews the lease.
+    /// The number of the batch in the life, from 1 on. A batch with the previous number only renews the lease.
     pub number: u64,
-    /// The version of the wishes by which the life tells.
+    /// The version of the wishes by which the life writes events.
     pub knows: u64,
-    /// Changes of keys, each key once.
+    /// The changes of keys. Each key occurs once.
     pub keys: Vec<KeyChange>,
-    /// Clients whose end has to be told if the node cannot: client id, and JSON for [`Narrator::tell_lost`].
+    /// Clients whose end must be reported if the node cannot do so: client id, and JSON for [`Narrator::tell_lost`].
     pub connected: Vec<(String, String)>,
-    /// Clients whose end this batch tells.
+    /// Clients whose end this batch reports.
     pub disconnected: Vec<String>,
-    /// Events of all this but the keys, in their order.
+    /// The events about everything except the keys, in their order.
     pub events: Vec<OutboxEvent>,
 }
 
-/// The result of a batch.
+/// The result of writing a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerWrite {
-    /// It is written, once, and the lease is renewed.
+    /// The batch was written exactly once, and the lease is renewed.
     Written,
-    /// The lease of the life is over. Nothing was written.
+    /// The lease of the life had ended. Nothing was written.
     Lapsed,
 }
 
-/// What a step of the sweeper did. Each figure at its limit means that there may be more.
+/// The result of one step of the sweeper. If a number equals its limit, there may be more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Clients and keys taken from lives that were over.
+    /// The number of clients and keys taken from lives that were over.
     pub taken: u64,
-    /// Keys told as vacated or offline.
+    /// The number of keys reported as vacated or offline.
     pub told: u64,
-    /// Keys that were forgotten.
+    /// The number of keys that were forgotten.
     pub forgotten: u64,
     /// Whether another step has something to do at once.
     pub has_more: bool,
-    /// When the next step has something to do, as far as is known now, milliseconds from now on.
+    /// Milliseconds until the next step has something to do, as far as is known now. `None` = unknown.
     pub next_ms: Option<u64>,
 }
 
-/// What a node knows of the others, and which lanes it delivers.
+/// What a node knows about the other nodes, and which lanes it delivers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerShare {
-    /// The lanes of this life, and what waits there.
+    /// The lanes of this life, with what waits in them.
     pub lanes: Vec<OwnLane>,
-    /// The wishes, if they are not those that the caller knows.
+    /// The wishes of all endpoints. `None` = they are those that the caller knows.
     pub wishes: Option<WishList>,
-    /// Endpoints of this node that other nodes describe otherwise.
+    /// Endpoints of this node that other nodes describe differently.
     pub differing: Vec<String>,
-    /// The ids of the nodes whose lives last.
+    /// The ids of the nodes that have a current life.
     pub nodes: Vec<String>,
-    /// All lives tell by wishes that were new, and their endpoints have not been told so.
+    /// True if all lives write events by new wishes, and the endpoints have not been notified of it yet.
     pub is_settling: bool,
 }
 
-/// A lane that this life delivers, with what waits there: the first [`MEASURED_ROWS`] are looked at.
+/// A lane that this life delivers, with what waits in it. Only the first [`MEASURED_ROWS`] events are measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnLane {
-    /// Which one.
+    /// The endpoint and the number of the lane.
     pub lane: OutboxLane,
-    /// Events.
+    /// The number of waiting events.
     pub events: u64,
-    /// Their bytes.
+    /// The total size of the waiting events, bytes.
     pub size: u64,
-    /// Age of the oldest, milliseconds; 0 = there is none.
+    /// The age of the oldest event, milliseconds. 0 = the lane is empty.
     pub oldest_ms: u64,
 }
 
-/// What was removed because it is kept no longer.
+/// What was removed because it is no longer kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerTidying {
-    /// Events that were too many for their lane, by endpoint.
+    /// The number of events beyond the maximum of their lanes, by endpoint.
     pub dropped: Vec<(String, u64)>,
-    /// Events of endpoints that no node has known for a week.
+    /// The number of events of endpoints that no node has had for a week.
     pub retired: u64,
-    /// Keys whose generation is forgotten.
+    /// The number of keys whose generation was forgotten.
     pub forgotten: u64,
     /// Whether another step has something to do at once.
     pub has_more: bool,
@@ -217,27 +221,27 @@ pub struct LedgerTidying {
 pub struct OutboxLane {
     /// The name of the endpoint.
     pub endpoint: String,
-    /// The lane, from 0 on.
+    /// The number of the lane, from 0 on.
     pub lane: u32,
 }
 
 /// An event that waits in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingEvent {
-    /// Its place.
+    /// The event's id, which gives its place in the lane.
     pub id: u64,
-    /// When it was written, Unix milliseconds.
+    /// When the event was written, Unix milliseconds.
     pub made_ms: u64,
     /// The event as JSON.
     pub body: String,
 }
 
-/// An event that is put aside.
+/// An event that becomes a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Burial {
-    /// Its place in the outbox.
+    /// The event's id in the outbox.
     pub id: u64,
-    /// How often it was sent.
+    /// How many times it was sent.
     pub tries: u32,
     /// Why it could not be delivered.
     pub error: String,
@@ -246,7 +250,7 @@ pub struct Burial {
 /// An event that could not be delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Its number.
+    /// The number of the dead letter.
     pub id: u64,
     /// The name of the endpoint.
     pub endpoint: String,
@@ -254,7 +258,7 @@ pub struct DeadLetter {
     pub made_ms: u64,
     /// When it was put aside, Unix milliseconds.
     pub died_ms: u64,
-    /// How often it was sent.
+    /// How many times it was sent.
     pub tries: u32,
     /// Why it could not be delivered.
     pub last_error: String,
@@ -265,19 +269,19 @@ pub struct DeadLetter {
 /// Why the ledger could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// PostgreSQL.
+    /// PostgreSQL returned an error.
     #[error("PostgreSQL: {0}")]
     Postgres(#[from] PostgresError),
-    /// SQLite.
+    /// SQLite returned an error.
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// The thread of a request to SQLite ended.
+    /// The thread of a request to SQLite ended because of a bug.
     #[error("a defect of this program has ended a request")]
     Ended,
 }
 
 impl LedgerCause {
-    /// How the cause is written in the database.
+    /// The number of the cause in the database.
     pub(crate) fn number(self) -> i16 {
         match self {
             LedgerCause::Left => 1,
@@ -295,7 +299,7 @@ impl LedgerCause {
     }
 }
 
-/// How the kind of a key is written in the database.
+/// The number of a key's kind in the database.
 pub(crate) fn kind_number(key: &StateKey) -> i16 {
     match key {
         StateKey::Channel(_) => 1,
@@ -303,26 +307,27 @@ pub(crate) fn kind_number(key: &StateKey) -> i16 {
     }
 }
 
-/// A key as the database has it.
+/// Reads a key from the database.
 pub(crate) fn key_of(kind: i16, name: &str) -> StateKey {
     if kind == 2 { StateKey::User(name.into()) } else { StateKey::Channel(name.into()) }
 }
 
-/// A duration for the database.
+/// Converts a duration to milliseconds for the database.
 pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
-/// Clients, and keys, that one transaction takes, tells or forgets, so that a large node that dies makes nobody wait.
+/// The maximum number of clients or keys that one transaction takes, reports or forgets. So the death of a large node
+/// does not delay other nodes.
 pub(crate) const STEP_ROWS: i64 = 1_000;
-/// How long no node may have known an endpoint before what waits for it is dropped, milliseconds.
+/// How long no node may have had an endpoint before its waiting events are dropped, milliseconds.
 pub(crate) const LANE_IDLE_MS: i64 = 7 * 24 * 3_600_000;
-/// How long a node may not have named a wish before it counts no more, if others name another one of the endpoint,
-/// milliseconds.
+/// How long a node may not have renewed a wish before it no longer counts, if other nodes register another wish for the
+/// endpoint, milliseconds.
 pub(crate) const WISH_IDLE_MS: i64 = 60_000;
-/// How long an endpoint is told that no node has, milliseconds.
+/// How long an endpoint that no node has still gets events, milliseconds.
 pub(crate) const ENDPOINT_IDLE_MS: i64 = 24 * 3_600_000;
-/// A wish is noted as seen again after this time, milliseconds.
+/// After this time a wish is recorded as seen again, milliseconds.
 pub(crate) const WISH_SEEN_MS: i64 = 10_000;
-/// Events of a lane that are counted each time that lanes are shared.
+/// The maximum number of events of a lane that are counted each time lanes are shared.
 pub const MEASURED_ROWS: u64 = 10_000;

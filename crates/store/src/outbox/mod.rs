@@ -1,8 +1,8 @@
-//! A table of PostgreSQL in which applications leave commands, in their own transactions: its rows are handed over
-//! partition by partition, in their order, and deleted when they are done.
+//! A PostgreSQL table in which applications leave commands in their own transactions. Its rows are processed partition
+//! by partition, in their order, and deleted when they are done.
 //!
-//! Each partition belongs to the node that holds its advisory lock, which lasts as long as a transaction. The key of
-//! the lock is Centrifugo's, so that both may run while one takes the other's place.
+//! Each partition belongs to the node that holds its advisory lock. The lock lasts as long as a transaction. Its key is
+//! the one that Centrifugo uses, so both can run while one replaces the other.
 
 mod partition;
 mod reader;

@@ -1,4 +1,5 @@
-//! One partition: takes its lock, hands its oldest rows over, and deletes those that are done, all in one transaction.
+//! Serves one partition. It takes the lock, passes the oldest rows to the handler, and deletes the finished rows, all
+//! in one transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,38 +17,38 @@ use super::types::{
 use crate::panics::caught_in;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
 
-/// How the database says that somebody else has made a table at the same time.
+/// The error codes when another process creates a table at the same time.
 const IS_THERE: [SqlState; 3] = [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT, SqlState::UNIQUE_VIOLATION];
-/// How it says that this user never can make a table.
+/// The error codes when this user can never create a table.
 const CANNOT_BE_MADE: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::INVALID_SCHEMA_NAME];
-/// How it says that there is no table of dead rows, or none that this user may write to. Only then a row is deleted
-/// without a copy.
+/// The error codes when the table of dead rows does not exist, or this user may not write to it. Only then is a row
+/// deleted without a copy.
 const HAS_NO_TABLE: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_TABLE];
 
-/// What a look at the partition came to.
+/// The result of one transaction on the partition.
 enum Look {
     /// Another node holds the partition.
     Held,
     /// There was nothing to do.
     Nothing,
-    /// There may be more: rows were done, or rows were kept that were not kept before.
+    /// There may be more: rows were finished, or rows were kept for the first time.
     Some,
-    /// All rows that can be seen are kept; the first of them is due after this time.
+    /// All visible rows are kept; the first of them is due after this time. `None` = none of them has failed.
     Kept(Option<Duration>),
-    /// Bad rows can't be put aside, and why; whether others were done.
+    /// Bad rows cannot be put aside. It contains the reason, and whether other rows were finished.
     NotPutAside(String, bool),
 }
 
-/// The connection of a partition.
+/// The database connection of a partition.
 struct PartitionLink {
     client: PostgresClient,
-    /// The table as it stands in a statement, with its schema.
+    /// The name of the table for SQL, with its schema.
     table: String,
-    /// The table of dead rows was there when it was used last; else the report has said so.
+    /// True if the table of dead rows existed when it was last used. If false, this has been reported.
     has_dead_table: bool,
 }
 
-/// Serves one partition.
+/// The loop that serves one partition.
 pub(super) struct PartitionLoop {
     partition: u32,
     options: Arc<OutboxOptions>,
@@ -55,9 +56,9 @@ pub(super) struct PartitionLoop {
     statements: Arc<Statements>,
     handler: Arc<dyn RowHandler>,
     lock_text: String,
-    /// None at first and after a failure.
+    /// The connection. `None` at first and after a failure.
     link: Option<PartitionLink>,
-    /// The ids of the rows that were kept by the last transaction, in their order.
+    /// The ids of the rows that the last transaction kept, in their order.
     kept: Vec<i64>,
 }
 
@@ -73,7 +74,7 @@ impl PartitionLoop {
         PartitionLoop { partition, options, address, statements, handler, lock_text, link: None, kept: Vec::new() }
     }
 
-    /// Serves until `stop` turns true.
+    /// Serves the partition until `stop` becomes true.
     pub(super) async fn run(mut self, bells: Arc<[Notify]>, mut stop: watch::Receiver<bool>) {
         let bell = &bells[self.partition as usize];
         let mut failures = 0;
@@ -113,7 +114,7 @@ impl PartitionLoop {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                // What fails is not tried more often because more comes.
+                // New rows do not make a failing partition retry sooner.
                 () = bell.notified(), if failures == 0 => {}
                 () = stopped(&mut stop) => {}
             }
@@ -143,7 +144,7 @@ impl PartitionLoop {
         Ok(PartitionLink { client, table, has_dead_table })
     }
 
-    /// Makes the table of dead rows unless it is there. Returns whether it is.
+    /// Creates the table of dead rows if it does not exist. Returns whether it exists afterwards.
     async fn make_dead_table(&self, client: &PostgresClient) -> Result<bool, PostgresError> {
         if describe(client, &self.options.dead_table, &self.statements).await?.is_some() {
             return Ok(true);
@@ -151,7 +152,7 @@ impl PartitionLoop {
         let made = with_timeout(TIMEOUT, async { Ok(client.client.batch_execute(&self.statements.make_dead).await) });
         match made.await? {
             Ok(()) => Ok(true),
-            // Another partition, or another node, makes it at the same time.
+            // Another partition or another node creates the table at the same time.
             Err(error) if error.code().is_some_and(|code| IS_THERE.contains(code)) => Ok(true),
             Err(error) if error.code().is_some_and(|code| CANNOT_BE_MADE.contains(code)) => {
                 self.handler.report(OutboxReport::NoDeadTable(PostgresError::from(error).to_string()));
@@ -161,7 +162,7 @@ impl PartitionLoop {
         }
     }
 
-    /// One transaction.
+    /// Runs one transaction.
     async fn serve(&mut self, link: &mut PartitionLink) -> Result<Look, PostgresError> {
         let begun = with_timeout(TIMEOUT, self.claim(link)).await?;
         let before = std::mem::take(&mut self.kept);
@@ -195,7 +196,7 @@ impl PartitionLoop {
         })
     }
 
-    /// Begins the transaction, takes the lock and reads the oldest rows; None = another node has the lock.
+    /// Begins the transaction, takes the lock and reads the oldest rows. `None` = another node has the lock.
     async fn claim(&self, link: &PartitionLink) -> Result<Option<(Vec<OutboxRow>, RowClaim)>, PostgresError> {
         let client = &link.client.client;
         client.batch_execute(&self.statements.begin).await?;
@@ -226,8 +227,8 @@ impl PartitionLoop {
         Ok(Some((rows.iter().map(row).collect(), claim)))
     }
 
-    /// Hands rows over. Meanwhile the database hears from this node, or it would end the transaction; once it has, the
-    /// rows may be another node's, so what is under way is given up.
+    /// Passes rows to the handler. Meanwhile it regularly sends a statement, or the database would end the transaction.
+    /// If the transaction has ended, the rows may belong to another node, so the work in progress is abandoned.
     async fn handle(
         &self,
         link: &PartitionLink,
@@ -243,8 +244,8 @@ impl PartitionLoop {
         }
     }
 
-    /// Deletes what is done, puts aside what can't be done, and commits. Returns why bad rows stay; None = they are
-    /// gone.
+    /// Deletes finished rows, puts aside rows that cannot be executed, and commits. Returns why bad rows stay. `None` =
+    /// no bad rows are left.
     async fn settle(
         &self,
         link: &mut PartitionLink,
@@ -283,7 +284,7 @@ impl PartitionLoop {
             }
             Err(error) if error.code().is_none() => Err(error.into()),
             Err(error) => {
-                // What is done is done; bad rows stay, and are put aside later.
+                // The finished rows stay deleted. The bad rows stay in the table, and are put aside later.
                 client.batch_execute("ROLLBACK TO bury; COMMIT").await?;
                 Ok(Some(format!("rows can't be put aside: {}", PostgresError::from(error))))
             }
@@ -295,17 +296,17 @@ async fn execute(link: &PartitionLink, statement: &str) -> Result<(), PostgresEr
     Ok(link.client.client.batch_execute(statement).await?)
 }
 
-/// What is known of a table.
+/// The properties of a table.
 pub(super) struct Description {
-    /// Its whole name as it stands in a statement.
+    /// The full name of the table for SQL.
     pub(super) name: String,
-    /// It has `created_at`.
+    /// True if the table has the column `created_at`.
     pub(super) has_time: bool,
-    /// The user may read it and delete from it.
+    /// True if the user may read the table and delete from it.
     pub(super) may_take: bool,
 }
 
-/// Looks a table up; None = it is not there.
+/// Looks up a table. `None` = it does not exist.
 pub(super) async fn describe(
     client: &PostgresClient,
     table: &TableName,

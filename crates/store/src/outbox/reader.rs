@@ -1,4 +1,4 @@
-//! Reads a table: one task for each partition, and one that watches over all of it.
+//! Reads a table with one task for each partition, and one task that watches the whole table.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::watcher::OutboxWatcher;
 use crate::errors::OpenError;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError};
 
-/// A table that is read.
+/// A reader of one table.
 pub struct OutboxReader {
     options: OutboxOptions,
     address: PostgresAddress,
@@ -19,7 +19,7 @@ pub struct OutboxReader {
 }
 
 impl OutboxReader {
-    /// Checks the addresses; connects to nothing.
+    /// Checks the addresses without connecting.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -34,7 +34,7 @@ impl OutboxReader {
         Ok(OutboxReader { options, address, notification_address })
     }
 
-    /// Connects once, and looks whether the table is there and may be used. Changes nothing.
+    /// Connects once, and checks that the table exists and may be used. Changes nothing.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -54,7 +54,7 @@ impl OutboxReader {
         Ok(())
     }
 
-    /// Serves all partitions until `stop` turns true. What is under way then is finished.
+    /// Serves all partitions until `stop` becomes true. Work in progress is finished first.
     pub async fn run(self, handler: Arc<dyn RowHandler>, stop: watch::Receiver<bool>) {
         let OutboxReader { options, address, notification_address } = self;
         let bells: Arc<[Notify]> = (0..options.partitions).map(|_| Notify::new()).collect();

@@ -1,45 +1,45 @@
-//! The statements of an outbox. Names of tables stand in them quoted; everything else is a parameter.
+//! The SQL statements of an outbox. Table names are quoted in the text; everything else is a parameter.
 
 use super::types::{COUNTED_MAX, OutboxOptions, TIMEOUT};
 
-/// Largest payload of a row, bytes of its text.
+/// The maximum payload of a row, bytes of its text.
 pub(super) const PAYLOAD_MAX: u64 = 10 * 1024 * 1024;
-/// Bytes of payloads of one transaction: a row that begins beyond them is in the next one.
+/// The maximum size of the payloads in one transaction, bytes. A row that begins beyond it is in the next transaction.
 pub(super) const BATCH_SIZE_MAX: u64 = 64 * 1024 * 1024;
-/// The methods whose repetition removes nothing of what comes behind them. A row with any other is the last of its
-/// transaction: it is deleted for certain before anything behind it in its channels begins.
+/// The methods whose repetition does not remove later data. A row with any other method is the last one of its
+/// transaction. It is then certainly deleted before any later row in its channels begins.
 const SIDE_BY_SIDE: &str = "'publish', 'broadcast'";
-/// How long the database waits within a transaction for this node to ask or to read, milliseconds: then it ends the
-/// connection, and with it the lock of the partition.
+/// How long the database waits within a transaction for this node to send a statement or to read, milliseconds. After
+/// that, it ends the connection and thereby releases the lock of the partition.
 const IDLE_MS: u64 = 5_000;
 
-/// The statements for one table.
+/// The SQL statements for one table.
 pub(super) struct Statements {
     /// Begins a transaction.
     pub(super) begin: String,
-    /// Takes the lock of a partition, by the text of its key: whether it is held, its number, the process of the
-    /// database.
+    /// Takes the lock of a partition by the text of its key. Returns whether it is held, its number, and the process of
+    /// the database.
     pub(super) lock: &'static str,
-    /// Reads the oldest rows of a partition, up to the first that should be the last of its transaction and is not kept
-    /// from the one before, and the process of the database that does so.
+    /// Reads the oldest rows of a partition, and the database process that reads them. It stops after the first row
+    /// that must be the last of its transaction and was not kept by the previous one.
     pub(super) select: String,
-    /// Deletes rows that are done.
+    /// Deletes finished rows.
     pub(super) delete: String,
-    /// Moves rows, each with a reason, into the table of dead rows.
+    /// Moves rows into the table of dead rows, each with a reason.
     pub(super) bury: String,
-    /// Makes the table of dead rows.
+    /// Creates the table of dead rows.
     pub(super) make_dead: String,
-    /// Reads a table's whole name, whether it has `created_at`, and whether the user may read it and delete from it.
+    /// Reads a table's full name, whether it has `created_at`, and whether the user may read it and delete from it.
     pub(super) describe: &'static str,
-    /// Counts waiting rows and those in partitions that nobody reads.
+    /// Counts waiting rows, and the rows in partitions that no node reads.
     pub(super) count: String,
-    /// Tells how long the oldest row has waited, milliseconds.
+    /// Returns how long the oldest row has waited, milliseconds.
     pub(super) age: String,
 }
 
-/// Milliseconds between two signs of life of this node within a transaction.
+/// The interval between two keep-alive statements of this node within a transaction, milliseconds.
 pub(super) const ALIVE_EVERY_MS: u64 = 1_000;
-// One sign may come late.
+// One keep-alive may be late.
 const _: () = assert!(ALIVE_EVERY_MS * 3 < IDLE_MS);
 
 impl Statements {
@@ -105,7 +105,7 @@ impl Statements {
     }
 }
 
-/// The text of a partition's lock, which is Centrifugo's.
+/// The text for a partition's lock, which is the one that Centrifugo uses.
 pub(super) fn lock_text(consumer: &str, partition: u32) -> String {
     format!("centrifugo_partition_lock_{consumer}{partition}")
 }

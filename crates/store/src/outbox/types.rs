@@ -1,4 +1,4 @@
-//! What an outbox is told, hands over and reports.
+//! The options, inputs and reports of an outbox reader.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,151 +8,154 @@ use rustls::ClientConfig;
 use tokio::sync::watch;
 use touchline_config::TableName;
 
-/// How long PostgreSQL may take for any statement, and to accept a connection.
+/// The time limit for any PostgreSQL statement, and for connecting.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The table, and how it is read.
+/// The table and how it is read.
 pub struct OutboxOptions {
-    /// The consumer's name, a part of the key of its locks.
+    /// The name of the consumer, which is a part of its lock keys.
     pub name: String,
-    /// Address of the database.
+    /// The address of the database.
     pub dsn: String,
-    /// Address of the database for notifications; empty = `dsn`.
+    /// The address of the database for notifications. Empty = `dsn`.
     pub notification_dsn: String,
-    /// TLS to the database, with the name that its certificate must have (empty = the host); None = as `dsn` says.
+    /// The TLS configuration, with the name that the server's certificate must have (empty = the host). `None` = as
+    /// `dsn` says.
     pub tls: Option<(ClientConfig, String)>,
-    /// The table.
+    /// The table that is read.
     pub table: TableName,
-    /// The table for rows that can't be carried out.
+    /// The table for rows that cannot be executed.
     pub dead_table: TableName,
-    /// Partitions, from 0 on.
+    /// The number of partitions, which are numbered from 0 on.
     pub partitions: u32,
-    /// Most rows of one transaction, without those that are kept from the one before.
+    /// The maximum number of rows in one transaction, without the rows kept by the previous one.
     pub select_limit: u32,
-    /// Between two looks at a partition in which nothing was found.
+    /// The interval between two checks of an empty partition.
     pub poll_interval: Duration,
-    /// The channel of `NOTIFY`; empty = none.
+    /// The channel for `NOTIFY`. Empty = no notifications are used.
     pub notification_channel: String,
-    /// Whether the lock is tried; else it is waited for.
+    /// True if the lock is only tried. False = the reader waits for the lock.
     pub tries_lock: bool,
 }
 
-/// A row of the table.
+/// A row of the outbox table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Its id, which gives the order.
+    /// The id of the row, which determines the order.
     pub id: i64,
-    /// The method; None = it is NULL.
+    /// The method of the command. `None` = the column is NULL.
     pub method: Option<String>,
-    /// The payload, JSON; None = it is NULL, or larger than a payload may be.
+    /// The payload, JSON. `None` = it is NULL, or exceeds the maximum size.
     pub payload: Option<String>,
-    /// Tells it from any other row that had, or will have, the same id: its table, the file of that table, and the
-    /// transaction that wrote it.
+    /// Distinguishes the row from any other row that had or will have the same id. It consists of its table, the file
+    /// of that table, and the transaction that wrote it.
     pub incarnation: String,
 }
 
-/// Proves that rows belong to this node: the transaction that holds the lock of their partition.
+/// The proof that rows belong to this node: the transaction that holds the lock of their partition.
 #[derive(Debug, Clone)]
 pub struct RowClaim {
-    /// The table as it stands in a statement, with its schema.
+    /// The name of the table for SQL, with its schema.
     pub(crate) table: String,
     /// The process of the database that holds the lock.
     pub(crate) backend: i32,
-    /// The lock.
+    /// The number of the lock.
     pub(crate) lock: i64,
 }
 
 /// Rows of one partition, in their order.
 pub struct ClaimedRows {
-    /// The partition.
+    /// The number of the partition.
     pub partition: u32,
-    /// The rows.
+    /// The rows to execute.
     pub rows: Vec<OutboxRow>,
-    /// Proves that they belong to this node until they are answered.
+    /// The proof that the rows belong to this node until they are answered.
     pub claim: RowClaim,
 }
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowOutcome {
-    /// It was carried out, and may be deleted.
+    /// The row was executed and may be deleted.
     Done,
-    /// It was carried out and deleted by [`crate::Store::append_rows`], or another node has done so.
+    /// The row was executed and deleted by [`crate::Store::append_rows`], by this node or another one.
     Gone,
-    /// It can't be carried out, ever: it moves into the table of dead rows.
+    /// The row can never be executed. It moves to the table of dead rows, with this reason.
     Failed(String),
-    /// It stays: it, or one before it, has to be tried again.
+    /// The row stays, because it or an earlier row must be tried again.
     Kept,
 }
 
-/// What became of rows that were handed over.
+/// The outcome of rows that were passed to the handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandledRows {
-    /// An outcome for each.
+    /// The outcome of each row, in the order of the rows.
     pub outcomes: Vec<RowOutcome>,
-    /// How long none of those that are kept is due; None = none of them has failed. A partition is looked at earlier
-    /// when other rows come.
+    /// How long until the first kept row is due. `None` = none of them has failed. The partition is checked earlier
+    /// when other rows arrive.
     pub pause: Option<Duration>,
 }
 
-/// What is known of a table as a whole.
+/// Measurements of a whole table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutboxLag {
-    /// Rows that wait, counted up to [`COUNTED_MAX`].
+    /// The number of waiting rows, counted up to [`COUNTED_MAX`].
     pub rows: u64,
-    /// How long the oldest has waited, by its `created_at`; zero = none waits, or the table has no such column.
+    /// How long the oldest row has waited, by its `created_at`. Zero = no row waits, or the table does not have this
+    /// column.
     pub oldest: Duration,
-    /// Rows in partitions that nobody reads, counted up to [`COUNTED_MAX`].
+    /// The number of rows in partitions that no node reads, counted up to [`COUNTED_MAX`].
     pub unread: u64,
 }
 
-/// Rows that may be kept, because they or others before them have to be tried again, while those behind them in other
-/// channels are carried out. Each transaction reads them again.
+/// The maximum number of rows that are kept because they or earlier rows must be tried again, while later rows of other
+/// channels are executed. Each transaction reads them again.
 pub const LOOK_AHEAD_MAX: usize = 10_000;
 
-/// Rows that are counted: a table may hold more than a count could go through every few seconds.
+/// The maximum number of rows that are counted. A larger table cannot be counted every few seconds.
 pub const COUNTED_MAX: i64 = 100_000;
 
-/// What an outbox reports.
+/// A report of an outbox reader.
 #[derive(Debug)]
 pub enum OutboxReport {
-    /// A partition, or with None the watch over the table, could not be served. The text has neither user nor password.
+    /// A partition (`Some`) or the watcher of the table (`None`) could not be served. The text contains neither the
+    /// user nor the password.
     Failing(Option<u32>, String),
-    /// A partition, or with None the watch, was served without a failure. Single rows may have to be tried again.
+    /// A partition (`Some`) or the watcher (`None`) was served without a failure. Single rows may still be tried again.
     Working(Option<u32>),
-    /// A partition has no row for this node; `true` = this node holds it, and it is empty.
+    /// A partition has no row for this node. `true` = this node holds it, and it is empty.
     Idle(u32, bool),
-    /// Rows that could not be carried out were put aside; `false` = there is no table for them that may be written
-    /// to, so they are gone.
+    /// Rows that could not be executed were put aside. `false` = they are lost, because there is no table for them to
+    /// which this user may write.
     PutAside(bool),
-    /// What is known of the table.
+    /// New measurements of the table.
     Lag(OutboxLag),
-    /// A notification came that names no partition.
+    /// A notification arrived that does not name a partition.
     StrangeNotification,
-    /// A pooler gives the connection that listens to others: notifications do not come through it.
+    /// A pooler shares the listening connection with other clients, so notifications do not arrive.
     NoNotifications,
-    /// The table for dead rows can't be made or written to, and why.
+    /// The table for dead rows cannot be created or written to, for this reason.
     NoDeadTable(String),
 }
 
-/// The future of [`RowHandler::handle`].
+/// The future that [`RowHandler::handle`] returns.
 pub type RowsHandled<'a> = Pin<Box<dyn Future<Output = HandledRows> + Send + 'a>>;
 
-/// Carries rows out.
+/// Executes the rows of an outbox.
 pub trait RowHandler: Send + Sync {
-    /// Carries out rows. Those that were kept are handed over again, in front of others, and are not tried before they
-    /// are due. It is dropped if this node loses the partition.
+    /// Executes rows. Rows that were kept are passed again, before the others, and must not be tried before they are
+    /// due. The future is dropped if this node loses the partition.
     fn handle(&self, rows: ClaimedRows) -> RowsHandled<'_>;
 
-    /// How long to wait before what has failed so often is tried again.
+    /// How long to wait after this number of failures before the next attempt.
     fn delay(&self, failures: u32) -> Duration;
 
-    /// Takes a report.
+    /// Receives a report.
     fn report(&self, report: OutboxReport);
 }
 
-/// Waits until a stop is asked for.
+/// Waits until a stop is requested.
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A sender that is gone asks for it too.
+    // A dropped sender also means a stop.
     let _ = stop.wait_for(|is_over| *is_over).await;
 }

@@ -1,4 +1,4 @@
-//! Watches a table as a whole: rings where a notification comes, and counts what waits.
+//! Watches a whole table: wakes partitions on notifications, and counts waiting rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use super::types::{OutboxLag, OutboxOptions, OutboxReport, RowHandler, TIMEOUT, 
 use crate::panics::caught_in;
 use crate::postgres::{PostgresAddress, PostgresClient, PostgresError, with_timeout};
 
-/// Between two counts.
+/// The interval between two counts.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two checks of the connection, on which notifications come.
+/// The interval between two checks of the connection that receives notifications.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The watch over a table.
+/// The watcher of a table.
 pub(super) struct OutboxWatcher {
     pub(super) options: Arc<OutboxOptions>,
     pub(super) address: PostgresAddress,
     pub(super) statements: Arc<Statements>,
-    /// One for each partition.
+    /// One notifier for each partition.
     pub(super) bells: Arc<[Notify]>,
     pub(super) handler: Arc<dyn RowHandler>,
 }
 
 impl OutboxWatcher {
-    /// Watches until `stop` turns true.
+    /// Watches until `stop` becomes true.
     pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut failures = 0;
         loop {
@@ -58,7 +58,7 @@ impl OutboxWatcher {
         if !channel.is_empty() {
             let listen = format!("LISTEN \"{}\"", channel.to_ascii_lowercase());
             with_timeout(TIMEOUT, async { Ok(client.client.batch_execute(&listen).await?) }).await?;
-            // Notifications may have been missed.
+            // Notifications may have been lost, so all partitions are checked.
             self.bells.iter().for_each(Notify::notify_one);
         }
         let (mut count_at, mut is_told) = (Instant::now(), false);
@@ -78,8 +78,8 @@ impl OutboxWatcher {
         }
     }
 
-    /// Whether the database gives this connection notifications. A pooler of transactions may have changed the process
-    /// of the database since it was asked to.
+    /// Whether the database sends notifications to this connection. A transaction pooler may have changed the database
+    /// process since the LISTEN.
     async fn is_listening(&self, client: &PostgresClient) -> Result<bool, PostgresError> {
         let asked = async { Ok(client.client.query_typed("SELECT FROM pg_listening_channels() LIMIT 1", &[]).await?) };
         Ok(!with_timeout(TIMEOUT, asked).await?.is_empty())
@@ -109,7 +109,7 @@ impl OutboxWatcher {
     }
 }
 
-/// Rings for the partition that a notification names.
+/// Wakes the partition that a notification names.
 fn ring(bells: &[Notify], payload: &str, handler: &dyn RowHandler) {
     match payload.parse::<usize>().ok().and_then(|partition| bells.get(partition)) {
         Some(bell) => bell.notify_one(),

@@ -14,7 +14,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::failure::PostgresError;
 
-/// How an address says that the certificate and its name are verified.
+/// The parameter of an address that requires verification of the certificate and its name.
 const VERIFIES: &str = "sslmode=verify-full";
 
 /// The address of PostgreSQL, with its login and TLS settings.
@@ -22,20 +22,21 @@ const VERIFIES: &str = "sslmode=verify-full";
 pub(crate) struct PostgresAddress {
     pub(super) config: Config,
     pub(super) tls: Option<NamedTls>,
-    /// How long a request may take before the connection is given up.
+    /// How long a request may take before the connection is closed.
     pub(crate) timeout: Duration,
 }
 
 impl std::fmt::Debug for PostgresAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The configuration may hold a password, which the `Debug` of `Config` does not show.
+        // The configuration may contain a password, which the `Debug` output of `Config` does not show.
         f.debug_tuple("Address").field(&self.config).finish()
     }
 }
 
 impl PostgresAddress {
-    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is required unless the address says
-    /// `sslmode=disable`; `tls_ca` holds certificates of authorities (PEM) besides the system's, empty = none.
+    /// Parses `postgres://user:password@host/database?…`. Over the network TLS is required unless the address contains
+    /// `sslmode=disable`. `tls_ca` holds certificates of additional authorities (PEM). Empty = only the system's
+    /// authorities.
     pub(crate) fn new(url: &str, tls_ca: &str, timeout: Duration) -> Result<Self, PostgresError> {
         let address = PostgresAddress::read(url, timeout)?;
         let tls = match address.config.get_ssl_mode() {
@@ -45,8 +46,8 @@ impl PostgresAddress {
         Ok(PostgresAddress { tls, ..address })
     }
 
-    /// The same with TLS by a configuration of its own, and the name that the certificate must have (empty = the host);
-    /// None = TLS as of [`PostgresAddress::new`].
+    /// Like [`PostgresAddress::new`], with a separate TLS configuration and the name that the certificate must have
+    /// (empty = the host). `None` = TLS as in `new`.
     pub(crate) fn with_tls(
         url: &str,
         tls: Option<(ClientConfig, String)>,
@@ -58,7 +59,7 @@ impl PostgresAddress {
         Ok(PostgresAddress { tls: Some(NamedTls { tls: MakeRustlsConnect::new(tls), server_name }), ..address })
     }
 
-    /// Reads an address, and decides whether it needs TLS.
+    /// Parses an address, and determines whether it needs TLS.
     fn read(url: &str, timeout: Duration) -> Result<Self, PostgresError> {
         let mut config: Config = with_known_mode(url).parse().map_err(PostgresError::Address)?;
         config
@@ -82,13 +83,13 @@ impl PostgresAddress {
         Ok(PostgresAddress { config, tls: None, timeout })
     }
 
-    /// Hosts, ports and the database, for error texts: neither user nor password.
+    /// The hosts, ports and database for error texts, without user and password.
     pub(super) fn name(&self) -> String {
         let port = |index: usize| {
             self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432)
         };
         let host = |(index, host): (usize, &Host)| match host {
-            // The rest of a password with an @ that is not written as %40 is read as a part of the host.
+            // If a password contains an @ that is not written as %40, its rest is parsed as a part of the host.
             Host::Tcp(name) => format!("{}:{}", name.rsplit('@').next().unwrap_or_default(), port(index)),
             Host::Unix(path) => path.display().to_string(),
         };
@@ -97,8 +98,8 @@ impl PostgresAddress {
     }
 }
 
-/// The address with `sslmode=require` instead of `verify-full`, which the client does not know: where TLS is required,
-/// the certificate and its name are always verified.
+/// Replaces `sslmode=verify-full` by `sslmode=require`, because the client library does not know `verify-full`. With
+/// required TLS, the certificate and its name are always verified.
 fn with_known_mode(url: &str) -> Cow<'_, str> {
     let start = if url.contains("://") { url.rfind('?').unwrap_or(url.len()) } else { 0 };
     let (server, options) = url.split_at(start);
@@ -108,11 +109,11 @@ fn with_known_mode(url: &str) -> Cow<'_, str> {
     format!("{server}{}", options.replace(VERIFIES, "sslmode=require")).into()
 }
 
-/// TLS to a server that may be known by another name than its host.
+/// TLS to a server whose certificate may have another name than its host.
 #[derive(Clone)]
 pub(super) struct NamedTls {
     tls: MakeRustlsConnect,
-    /// Empty = the host of the address.
+    /// The name in the certificate. Empty = the host of the address.
     server_name: String,
 }
 

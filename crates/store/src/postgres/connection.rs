@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL, and migrations of its schema.
+//! Connections to PostgreSQL, and the migrations of its schema.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::failure::PostgresError;
 use crate::migrate::{self, Database, Migration};
 use crate::panics::caught_in;
 
-/// The advisory lock of a process that changes the schema: "touchlin" as a number.
+/// The advisory lock for changing the schema: "touchlin" as a number.
 const LOCK: i64 = 0x746f_7563_686c_696e;
 
-/// Runs a request with a time limit, and catches its panic.
+/// Runs a request with a time limit and catches its panic.
 pub(crate) async fn with_timeout<T>(
     timeout: Duration,
     work: impl Future<Output = Result<T, PostgresError>>,
@@ -27,7 +27,7 @@ pub(crate) struct PostgresClient {
 }
 
 impl PostgresClient {
-    /// Connects.
+    /// Connects to the server and configures the session.
     pub(crate) async fn to(address: &PostgresAddress) -> Result<Self, PostgresError> {
         PostgresClient::listening(address, |_| {}).await
     }
@@ -39,7 +39,7 @@ impl PostgresClient {
     ) -> Result<Self, PostgresError> {
         let link = PostgresClient::bare(address, on_notification).await?;
         let settings = format!(
-            // A node that is frozen within a transaction must not keep its locks: other nodes wait for them.
+            // A node that freezes within a transaction must not keep its locks, because other nodes wait for them.
             "SET synchronous_commit = on; SET statement_timeout = {timeout}; \
              SET idle_in_transaction_session_timeout = {timeout}; SET client_min_messages = warning",
             timeout = address.timeout.as_millis()
@@ -48,7 +48,7 @@ impl PostgresClient {
         Ok(link)
     }
 
-    /// The same without settings of the session, which a pooler of transactions would give to others.
+    /// Connects without session settings. A transaction pooler would share such settings with other clients.
     pub(crate) async fn bare(
         address: &PostgresAddress,
         on_notification: impl FnMut(String) + Send + 'static,
@@ -71,7 +71,7 @@ impl PostgresClient {
         Ok(PostgresClient { client })
     }
 
-    /// Checks that the schema has this program's version, after bringing it up to date if `migrates` is set.
+    /// Checks that the schema has this program's version. If `migrates` is set, the schema is migrated first.
     pub(crate) async fn check(&mut self, database: &Database, migrates: bool) -> Result<(), PostgresError> {
         let newest = migrate::newest(database.postgres);
         if migrates && self.version(database).await? <= newest {
@@ -80,7 +80,7 @@ impl PostgresClient {
         Ok(migrate::check(database.name, database.postgres, self.version(database).await?)?)
     }
 
-    /// The schema's version; 0 = empty.
+    /// The version of the schema. 0 = the schema is empty.
     pub(crate) async fn version(&self, database: &Database) -> Result<u32, PostgresError> {
         let table = format!("{}.migration", database.schema);
         let is_there = self.client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
@@ -91,11 +91,11 @@ impl PostgresClient {
         Ok(u32::try_from(version.get::<_, i32>(0)).unwrap_or_default())
     }
 
-    /// Makes the changes up to a version that are not made yet, or takes back those above it. A process that comes
-    /// second finds that done.
+    /// Applies the missing migrations up to a version, or reverts the migrations above it. If another process has done
+    /// this already, nothing happens.
     pub(crate) async fn go_to(&mut self, database: &Database, wanted: u32) -> Result<(), PostgresError> {
         loop {
-            // A change may take long, and so may the change of another process before it.
+            // A migration may take long, and so may the migration of another process before it.
             self.client
                 .batch_execute(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})"))
                 .await?;
@@ -107,7 +107,8 @@ impl PostgresClient {
         }
     }
 
-    /// Makes or takes back one change within a transaction; false = the schema already has the wanted version.
+    /// Applies or reverts one migration within a transaction. Returns false if the schema already has the wanted
+    /// version.
     async fn step(&mut self, database: &Database, wanted: u32) -> Result<bool, PostgresError> {
         let schema = database.schema;
         let table = format!(
@@ -142,7 +143,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    // The client notices the end by itself.
+    // The client notices by itself that the connection has ended.
     while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message {
             on_notification(notification.payload().to_owned());

@@ -1,4 +1,4 @@
-//! The directory of channels: written within the writer's transaction, searched by readers.
+//! The directory of channels. The writer's transaction changes it, and readers search it.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(super) async fn forget(client: &Client, channel: &str) -> Result<(), Error> 
     client.execute("SELECT touchline.forget($1)", &[&channel]).await.map(drop)
 }
 
-/// Runs a search.
+/// Runs a search in the directory.
 pub(super) async fn search(client: &Client, search: &Search) -> Result<Result<Vec<SearchResult>, StoreRefusal>, Error> {
     Ok(match search {
         Search::Channel(channel) => match descriptions(client, &[channel]).await?.pop() {
@@ -47,10 +47,10 @@ pub(super) async fn search(client: &Client, search: &Search) -> Result<Result<Ve
     })
 }
 
-/// Whether a channel is of a kind ($1) and has a tag ($2), where these are asked for.
+/// Whether a channel has a kind ($1) and a tag ($2), if these are given.
 const FITS: &str = "($1 = '' OR i.type = $1) AND ($2 = '' OR i.tags::jsonb ? $2)";
 
-/// All channels of a kind and with a tag, by name.
+/// All channels with a kind and a tag, by name.
 async fn listed(
     client: &Client,
     kind: &str,
@@ -66,7 +66,7 @@ async fn listed(
     Ok(rows.iter().map(|row| SearchResult { description: description(row), score: 0.0 }).collect())
 }
 
-/// Channels that have all of some words, the best first.
+/// Channels that contain all given words, the best match first.
 async fn matching(
     client: &Client,
     stems: Vec<String>,

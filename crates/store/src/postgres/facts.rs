@@ -1,6 +1,6 @@
-//! Shared facts: changed within the writer's transaction, followed by the task that listens to other nodes.
+//! Shared facts. The writer's transaction changes them, and the task that listens to other nodes follows them.
 //!
-//! Changes are committed in the order of their revisions, so who has seen a revision has seen all before it.
+//! Changes are committed in the order of their revisions. So a node that has seen a revision has seen all earlier ones.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use crate::events::{EventSink, StoreEvent};
 use crate::facts::FactListing;
 use crate::rows::readable;
 
-/// Rows that are read at a time.
+/// The number of rows that are read at a time.
 const PAGE_ROWS: i64 = 10_000;
 
-/// Writes a fact, or removes it. Returns the revision.
+/// Writes or removes a fact. Returns the new revision.
 pub(super) async fn change(client: &Client, change: &FactChange) -> Result<u64, Error> {
     let FactKey { kind, name } = change.key();
     let (value, until_s) = match change {
@@ -29,7 +29,7 @@ pub(super) async fn change(client: &Client, change: &FactChange) -> Result<u64, 
     Ok(row.get::<_, i64>(0) as u64)
 }
 
-/// A page of the facts that hold.
+/// Reads a page of the facts that hold.
 pub(super) async fn list(client: &Client, listing: &FactListing) -> Result<Vec<Fact>, PostgresError> {
     let FactKey { kind, name } = listing.start();
     let (now_s, limit) = (signed(listing.now_s), signed(listing.limit as u64));
@@ -53,24 +53,24 @@ pub(super) async fn list(client: &Client, listing: &FactListing) -> Result<Vec<F
     Ok(facts)
 }
 
-/// Deletes facts that do not hold any more, at most `limit`; returns how many.
+/// Deletes at most `limit` expired facts, and returns how many.
 pub(super) async fn expire(client: &Client, limit: u64) -> Result<u64, Error> {
     let row = client.query_one("SELECT touchline.trim_facts($1)", &[&(limit as i64)]).await?;
     Ok(row.get::<_, i64>(0) as u64)
 }
 
-/// What a connection has read of the facts.
+/// The state of a connection that follows the facts.
 #[derive(Default)]
 pub(super) struct FactFollower {
-    /// The last revision that is known, and when all changes before were; none = nothing is.
+    /// The last known revision, and a time at which all changes up to it were known. `None` = nothing is known.
     known: Option<(i64, Instant)>,
 }
 
 impl FactFollower {
-    /// Reads what has changed, or everything if that is needed, and reports it. `timeout`: of each answer.
+    /// Reads the changes, or everything if necessary, and reports them. `timeout` applies to each answer.
     ///
     /// # Errors
-    /// PostgreSQL's reason, or no answer came in time: what is known may not become older than [`AGE_MAX`].
+    /// An error of PostgreSQL, or no answer came in time. The knowledge must not become older than [`AGE_MAX`].
     pub(super) async fn follow(
         &mut self,
         client: &Client,
@@ -84,7 +84,7 @@ impl FactFollower {
         let (revision, forgotten): (i64, i64) = head.map_or((0, 0), |head| (head.get(0), head.get(1)));
         match self.known {
             Some((known, _)) if known == revision => self.known = Some((revision, began)),
-            // Behind the known revision nothing is forgotten, and the database was not set back.
+            // No removal after the known revision has been forgotten, and the database was not set back.
             Some((known, _)) if (forgotten..revision).contains(&known) => {
                 let left = left.saturating_sub(began.elapsed());
                 let known = with_timeout(left, read_changes(known, revision, client, events)).await?;
@@ -92,7 +92,7 @@ impl FactFollower {
             }
             _ => {
                 load(revision, client, timeout, events).await?;
-                // What has changed meanwhile follows at once: this node was notified of it.
+                // Later changes follow at once, because this node was notified of them.
                 self.known = Some((revision, Instant::now()));
             }
         }
@@ -100,7 +100,7 @@ impl FactFollower {
     }
 }
 
-/// Loads all facts. `timeout`: of each page.
+/// Loads all facts. `timeout` applies to each page.
 async fn load(revision: i64, client: &Client, timeout: Duration, events: &EventSink) -> Result<(), PostgresError> {
     let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
          WHERE value IS NOT NULL AND (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3";
@@ -122,7 +122,7 @@ async fn load(revision: i64, client: &Client, timeout: Duration, events: &EventS
     Ok(())
 }
 
-/// Reads and reports the changes behind a revision, at least up to another one. Returns up to which.
+/// Reads and reports the changes after a revision, at least up to another one. Returns the revision that it reached.
 async fn read_changes(mut known: i64, until: i64, client: &Client, events: &EventSink) -> Result<i64, PostgresError> {
     let select = "SELECT kind, name, value, expires_s, revision, format FROM touchline.fact \
          WHERE revision > $1 ORDER BY revision LIMIT $2";
@@ -132,7 +132,7 @@ async fn read_changes(mut known: i64, until: i64, client: &Client, events: &Even
         known = rows.last().map_or(known, |last| last.get(4));
         let is_last = (rows.len() as i64) < PAGE_ROWS;
         if is_last {
-            // The removal of what was not there has left no row.
+            // The removal of a fact that did not exist leaves no row.
             known = known.max(until);
         }
         events(StoreEvent::Facts(FactsEvent::Changed { changes, revision: known as u64 }));

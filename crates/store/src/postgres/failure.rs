@@ -1,4 +1,4 @@
-//! What goes wrong with PostgreSQL: the cause, whether it may end by itself, and what to do.
+//! Failures of PostgreSQL: the cause, whether it may end by itself, and what to do.
 
 use std::io;
 
@@ -8,19 +8,19 @@ use crate::panics::Panicked;
 use crate::refusal::StoreRefusal;
 use crate::rows::NewerRow;
 
-/// What went wrong with PostgreSQL. No text has the user or the password.
+/// A failure of PostgreSQL. No text contains the user or the password.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    /// The address can't be read.
+    /// The address cannot be parsed.
     #[error("the address can't be read: {}; expected postgres://USER:PASSWORD@HOST/DATABASE", reason(.0))]
     Address(#[source] tokio_postgres::Error),
-    /// The address names no server.
+    /// The address does not contain a host.
     #[error("the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE")]
     NoHost,
-    /// A certificate of the authorities that the server is trusted by can't be used.
+    /// A certificate of an additional authority cannot be used.
     #[error("tls_ca holds an authority that can't be used: {0}; expected certificates in PEM")]
     Authority(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// TLS can't be set up.
+    /// TLS cannot be set up.
     #[error("TLS can't be set up: {0}")]
     Tls(#[from] rustls::Error),
     /// PostgreSQL returned an error, or the connection broke.
@@ -29,46 +29,52 @@ pub enum PostgresError {
     /// PostgreSQL cannot be reached, or refuses the login.
     #[error("{address}: {}{}", reason(.source), remedy(.source))]
     Unreachable {
-        /// Host, port and database.
+        /// The host, port and database.
         address: String,
-        /// The client's error.
+        /// The error of the client library.
         source: tokio_postgres::Error,
     },
-    /// The table is not there.
-    #[error("there is no table {table} that this user may see: create it, or name it right")]
+    /// The table does not exist, or the user cannot see it.
+    #[error("there is no table {table} that this user can see: create it, or correct its name")]
     NoTable {
-        /// Its name in the configuration.
+        /// The name of the table in the configuration.
         table: String,
     },
-    /// The table can't be read, or what is done can't be deleted from it.
-    #[error("this user may not take rows out of the table {table}: GRANT SELECT, DELETE on it")]
+    /// The user may not read the table, or may not delete finished rows from it.
+    #[error("this user may not read and delete rows of the table {table}: GRANT SELECT, DELETE on it")]
     NoRight {
-        /// Its name in the configuration.
+        /// The name of the table in the configuration.
         table: String,
     },
-    /// The statements of a transaction reach different processes of the database, so it is none.
+    /// The user may not vacuum the table.
+    #[error("this user may not vacuum {table}: make it the owner, or from PostgreSQL 17 on GRANT MAINTAIN on it")]
+    NoVacuum {
+        /// The table with its schema.
+        table: String,
+    },
+    /// The statements of one transaction reach different database processes, so they are not a transaction.
     #[error(
         "a pooler gives the statements of one transaction to different connections: let it pool transactions or \
          sessions (pool_mode = transaction), or name the database itself"
     )]
     StatementPooler,
     /// PostgreSQL did not answer in time.
-    #[error("no answer in time; see that the server and the network keep up, or raise the timeout of the database")]
+    #[error("no answer in time; check the server and the network, or raise the timeout of the database")]
     TimedOut(#[from] tokio::time::error::Elapsed),
-    /// The schema has another version than this program.
+    /// The schema's version differs from the one that this program needs.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// A later version of this program wrote the row.
     #[error(transparent)]
     Newer(#[from] NewerRow),
-    /// A defect of this program.
+    /// A bug in this program ended the request.
     #[error(transparent)]
     Panicked(#[from] Panicked),
 }
 
 impl PostgresError {
-    /// Whether the failure may end by itself: the server is away, starts, stops or is full. PostgreSQL would repeat any
-    /// other refusal.
+    /// Whether the failure may end by itself, because the server is unreachable, starting, stopping or full. PostgreSQL
+    /// would repeat any other error.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             PostgresError::Database(error) | PostgresError::Unreachable { source: error, .. } => {
@@ -79,6 +85,7 @@ impl PostgresError {
             | PostgresError::NoHost
             | PostgresError::NoTable { .. }
             | PostgresError::NoRight { .. }
+            | PostgresError::NoVacuum { .. }
             | PostgresError::StatementPooler
             | PostgresError::Authority(_)
             | PostgresError::Tls(_)
@@ -88,8 +95,8 @@ impl PostgresError {
         }
     }
 
-    /// Whether PostgreSQL can't be reached: it is away, starts, stops, or does not answer. Everybody who uses it meets
-    /// this, each with an error of its own.
+    /// Whether PostgreSQL cannot be reached: it is down, starting, stopping, or does not answer. Every user of the
+    /// database gets this failure, each with a different error.
     pub(super) fn is_away(&self) -> bool {
         match self {
             PostgresError::Database(error) | PostgresError::Unreachable { source: error, .. } => {
@@ -100,18 +107,18 @@ impl PostgresError {
         }
     }
 
-    /// Counts the failure of a write, and logs it as far as its outage is not logged.
+    /// Counts the failure of a write, and logs it unless its outage is already logged.
     pub(super) fn note(&self, metrics: &StoreMetrics) {
         if self.is_away() { metrics.fail_away(self) } else { metrics.fail(self) }
     }
 
-    /// Whether the failure may be of one item of a batch only: without that item the others can be written.
+    /// Whether the failure may concern only one item of a batch, so that the other items can be written.
     pub(crate) fn is_of_item(&self) -> bool {
         matches!(self, PostgresError::Database(error) if refusal_of(error).is_some())
     }
 }
 
-/// The error with its source: the error alone says no more than "db error".
+/// The error with its source, because the error alone only says "db error".
 fn reason(error: &tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -119,42 +126,42 @@ fn reason(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What the operator can do, behind a semicolon, by the code of PostgreSQL or the error of the system. Empty = nothing
-/// is known.
+/// What the operator can do, as text that begins with a semicolon, by the code of PostgreSQL or the error of the
+/// operating system. Empty = no remedy is known.
 fn remedy(error: &tokio_postgres::Error) -> &'static str {
     let Some(code) = error.code() else {
         let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
         return match source.map(io::Error::kind) {
             Some(io::ErrorKind::ConnectionRefused) => {
-                "; see that PostgreSQL runs and listens there (listen_addresses, port)"
+                "; check that PostgreSQL is running and listens there (listen_addresses, port)"
             }
-            Some(io::ErrorKind::NotFound) => "; see that PostgreSQL runs: its socket is not there",
+            Some(io::ErrorKind::NotFound) => "; check that PostgreSQL is running: its socket does not exist",
             _ => "",
         };
     };
     match code.code() {
         "28P01" => "; set the user and the password in the URL of the database",
-        "28000" => "; let pg_hba.conf of the server admit this user from this machine",
-        "3D000" => "; make the database (createdb)",
+        "28000" => "; allow this user from this machine in pg_hba.conf of the server",
+        "3D000" => "; create the database (createdb)",
         "42501" => {
-            "; grant this user what is denied: the database itself to make schemas (GRANT CREATE ON DATABASE), a \
-             consumer's table (SELECT, DELETE), or its table of dead rows (INSERT)"
+            "; grant this user the missing right: on the database, to create schemas (GRANT CREATE ON DATABASE), on a \
+             consumer's table (SELECT, DELETE), or on its table of dead rows (INSERT)"
         }
         "53300" => "; raise max_connections of the server, or lower pool_size",
-        "53100" => "; make room on the disk of the server",
-        "25006" => "; the server is a standby: name the one that is written to",
+        "53100" => "; free space on the disk of the server",
+        "25006" => "; the server is a standby: configure the primary server",
         _ => "",
     }
 }
 
-/// The refusal of one item that an error stands for; none = the error is of the whole batch.
+/// The refusal of one item that an error stands for. `None` = the error concerns the whole batch.
 pub(super) fn refusal_of(error: &tokio_postgres::Error) -> Option<StoreRefusal> {
     let code = error.code()?.code();
     match code.get(..2)? {
         // Data exceptions (a text with NUL, a number out of range), and texts that are too long for an index.
         "22" => Some(StoreRefusal::Invalid),
         _ if code == "54000" => Some(StoreRefusal::Invalid),
-        // Constraints: the rows of this item's channel contradict each other.
+        // Constraint violations: the rows of this item's channel contradict each other.
         "23" => Some(StoreRefusal::Failed),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Inbox messages: written within the writer's transaction, read by readers.
+//! Inbox messages. The writer's transaction changes them, and readers read them.
 
 use bytes::Bytes;
 use tokio_postgres::{Client, Error, Row};
@@ -11,9 +11,9 @@ use crate::inbox::{
 };
 use crate::rows::readable;
 
-/// A page of names with messages: each name is found by one step in the index, whatever the number of its messages. The
-/// order is that of the database, in which names that begin with one text need not follow each other: so a page ends
-/// behind so many names, and its last row says where.
+/// A page of names with messages. Each name is found by one index step, however many messages it has. The order is the
+/// database's collation, in which names with the same prefix need not be adjacent. So a page ends after a number of
+/// examined names, and its last row says where.
 const NAMES: &str = "WITH RECURSIVE visited AS (\
          (SELECT scope, name, 1::bigint AS place FROM touchline.inbox_message \
              WHERE (scope, name) > ($1, $2) ORDER BY scope, name LIMIT 1) \
@@ -32,8 +32,8 @@ const NAMES: &str = "WITH RECURSIVE visited AS (\
              ORDER BY m.id LIMIT $6) kept) c \
      WHERE ($3::text IS NULL OR v.scope = $3) AND (starts_with(v.name, $4) OR v.place = $5) LIMIT $7";
 
-/// Writes a message, and notifies other nodes; none = the inbox is full. `expires_ms` is by the clock of this node, of
-/// `now_ms`; the row expires by the clock of the database, since the clocks of nodes may differ.
+/// Writes a message and notifies other nodes. `None` = the inbox is full. `expires_ms` and `now_ms` are by this node's
+/// clock. The row expires by the database's clock, because the clocks of nodes may differ.
 pub(super) async fn queue(
     client: &Client,
     queued: &InboxMessage,
@@ -49,13 +49,13 @@ pub(super) async fn queue(
     Ok(row.get::<_, Option<i64>>(0).map(|id| id as u64))
 }
 
-/// Deletes messages.
+/// Deletes messages by their ids.
 pub(super) async fn discard(client: &Client, ids: &[u64]) -> Result<(), Error> {
     let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
     client.execute("DELETE FROM touchline.inbox_message WHERE id = ANY($1)", &[&ids]).await.map(drop)
 }
 
-/// Deletes expired messages, at most `limit`, and returns them.
+/// Deletes at most `limit` expired messages, and returns them.
 pub(super) async fn expire(client: &Client, limit: u64) -> Result<Vec<ExpiredMessage>, Error> {
     let delete = "DELETE FROM touchline.inbox_message WHERE id IN (SELECT id FROM touchline.inbox_message \
          WHERE expires_ms <= touchline.now_ms() LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id, scope, name, expires_ms";
@@ -69,7 +69,7 @@ pub(super) async fn expire(client: &Client, limit: u64) -> Result<Vec<ExpiredMes
     Ok(expired.collect())
 }
 
-/// Messages to a name after an id, oldest first.
+/// Reads the messages of a name after an id, oldest first.
 pub(super) async fn read(
     client: &Client,
     scope: &str,
@@ -84,13 +84,13 @@ pub(super) async fn read(
     Ok(rows.iter().map(|row| (row.get::<_, i64>(0) as u64, Bytes::from(row.get::<_, String>(1)))).collect())
 }
 
-/// Scopes and names whose inboxes are not empty.
+/// The scopes and names whose inboxes are not empty.
 pub(super) async fn names_with_messages(client: &Client) -> Result<Vec<(String, String)>, Error> {
     let rows = client.query("SELECT DISTINCT scope, name FROM touchline.inbox_message", &[]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// A page of names with messages.
+/// Reads a page of names with messages.
 pub(super) async fn names(client: &Client, search: &InboxSearch) -> Result<InboxNames, Error> {
     let (visited, limit) = (VISITED_MAX as i64, signed(search.limit as u64));
     let counted = signed(search.counted() as u64);
@@ -132,10 +132,10 @@ pub(super) async fn names(client: &Client, search: &InboxSearch) -> Result<Inbox
     })
 }
 
-/// A page of the messages of a name, the oldest first.
+/// Reads a page of a name's messages, oldest first.
 pub(super) async fn list(client: &Client, listing: &InboxListing) -> Result<InboxPage, PostgresError> {
     let InboxListing { place, behind, limit } = listing;
-    // One more than fits is read: it says that there is more.
+    // One message more than fits is read; it shows that there are more.
     let select = "SELECT id, message, expires_ms, format FROM (\
              SELECT id, message, expires_ms, format, coalesce(sum(octet_length(message)) OVER (\
                  ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING), 0) AS before \
@@ -156,7 +156,7 @@ pub(super) async fn list(client: &Client, listing: &InboxListing) -> Result<Inbo
     Ok(InboxPage::of(rows.iter().map(message).collect(), listing.limit))
 }
 
-/// Deletes messages of a name. Those that another node is deleting are passed over: to wait for it could end in a
+/// Deletes messages of a name. Messages that another node is deleting are skipped, because waiting for it could cause a
 /// deadlock.
 pub(super) async fn drop_messages(client: &Client, dropped: &InboxDrop) -> Result<DroppedMessages, Error> {
     let InboxDrop { place: InboxPlace { scope, name }, ids, until, limit } = dropped;

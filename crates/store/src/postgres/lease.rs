@@ -1,5 +1,5 @@
-//! The run of the database in which this node writes, and the node's lease. By the leases a node knows whether other
-//! nodes listen to its notifications, and the first node knows that there are no others.
+//! The run of the database in which this node writes, and the node's lease. The leases show whether other nodes listen
+//! to this node's notifications. They also show the first node that there are no others.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use touchline_protocol::stream::{Run, RunId};
 use super::failure::PostgresError;
 use crate::runs::{self, KnownRuns};
 
-/// Between two renewals. A lease lasts four times as long (`touchline.renew`).
+/// The interval between two renewals. A lease lasts four times as long (`touchline.renew`).
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// This node's lease.
+/// The lease of this node.
 #[derive(Debug)]
 pub(super) struct Lease {
     node: String,
-    /// Number of renewals: if the database remembers fewer, the database was set back. 0 = never renewed.
+    /// The number of renewals. If the database remembers fewer, it was set back. 0 = never renewed.
     beat: i64,
     renew_at: Instant,
 }
@@ -38,14 +38,15 @@ impl Lease {
         known(client).await
     }
 
-    /// Deletes the lease, so that other nodes need not wait until it runs out.
+    /// Deletes the lease, so that other nodes need not wait until it expires.
     pub(super) async fn leave(&self, client: &Client) -> Result<(), PostgresError> {
         client.execute("DELETE FROM touchline.lease WHERE node = $1", &[&self.node]).await?;
         Ok(())
     }
 
-    /// Renews the lease if that is due. False = the lease had run out, so other nodes may have written without
-    /// notifying this one; or the database has forgotten renewals, so it was set back.
+    /// Renews the lease if that is due. Returns false if the lease had expired, so that other nodes may have written
+    /// without notifying this one. It also returns false if the database has lost renewals, because then it was set
+    /// back.
     pub(super) async fn renew(&mut self, client: &Client) -> Result<bool, PostgresError> {
         if Instant::now() < self.renew_at {
             return Ok(true);

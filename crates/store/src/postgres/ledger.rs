@@ -1,8 +1,8 @@
 //! The ledger in PostgreSQL: lives, keys, and the sweeper. The functions that it calls are in the schema.
 //!
-//! Locks are taken in one order by everybody: the one against forgetting, the row of one life, keys in their order, and
-//! last the one against new endpoints, when events are put into the outbox. The sweeper waits for no key. So no two
-//! transactions wait for each other.
+//! All transactions take their locks in one order. First the lock against forgetting, then the row of one life, then
+//! keys in their order, and last the lock against new endpoints when events are put into the outbox. The sweeper never
+//! waits for a key. So no two transactions deadlock.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ const BEGIN_KEYS: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(83900537006
 /// Begins a transaction in which no endpoint is added: "touchend" as a number (`touchline.event_register`).
 const BEGIN_WISHES: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390053700628213348)";
 
-/// The ledger in PostgreSQL.
+/// The ledger in a PostgreSQL database.
 pub(crate) struct PostgresLedger {
     pub(super) address: PostgresAddress,
     pub(super) options: LedgerOptions,
     writer: Mutex<Option<LedgerLink>>,
     sweeper: Mutex<Option<LedgerLink>>,
     pub(super) lanes: Mutex<Option<LedgerLink>>,
-    /// Rings when another node has put something into the outbox.
+    /// Notified when another node has put events into the outbox.
     pub(crate) bell: Arc<Notify>,
 }
 
@@ -50,12 +50,12 @@ impl PostgresLedger {
         LinkLoan::of(desk, (&self.address, self.options.migrates), None).await
     }
 
-    /// The connection of the lanes, which hears of events that other nodes write.
+    /// Lends the connection of the lanes, which receives notifications of events that other nodes write.
     pub(super) async fn lend_lanes(&self) -> Result<LinkLoan<'_>, PostgresError> {
         LinkLoan::of(&self.lanes, (&self.address, self.options.migrates), Some(&self.bell)).await
     }
 
-    /// Names the endpoints of this node.
+    /// Registers the endpoints of this node.
     pub(super) async fn register(&self, link: &mut LedgerLink) -> Result<(), PostgresError> {
         let wishes = self.options.wishes.iter();
         let (names, descriptions): (Vec<&str>, Vec<String>) =
@@ -63,7 +63,7 @@ impl PostgresLedger {
         link.query("SELECT touchline.event_register($1, $2)", &[&names, &descriptions]).await.map(drop)
     }
 
-    /// What all endpoints are told.
+    /// Reads the wishes of all endpoints.
     pub(super) async fn wishes(link: &mut LedgerLink) -> Result<WishList, PostgresError> {
         let select = "SELECT head.wishes, wish.name, wish.description \
              FROM touchline.event_head head LEFT JOIN touchline.event_endpoint wish ON true";
@@ -74,7 +74,7 @@ impl PostgresLedger {
             let (Some(name), Some(text)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<&str>>(2)) else {
                 continue;
             };
-            // What a later version has written otherwise, this one does not know.
+            // This version ignores a description that only a later version understands.
             let description = WishDescription::read(text);
             list.wishes.extend(description.map(|description| EndpointWish { name, description }));
         }
@@ -83,7 +83,7 @@ impl PostgresLedger {
 
     pub(crate) async fn enter(&self, cause: LedgerCause) -> Result<LedgerLife, LedgerError> {
         let mut loan = self.lend(&self.writer).await?;
-        // Before what is left is told, so that they are told, too.
+        // This happens before the earlier life is reported, so that these endpoints get its events too.
         self.register(&mut loan.link).await?;
         let life = loop {
             if let Some(life) = self.enter_step(&mut loan.link, cause).await? {
@@ -94,7 +94,7 @@ impl PostgresLedger {
         Ok(life)
     }
 
-    /// Takes something away from an earlier life of this node, or, when nothing is left, begins a new life.
+    /// Takes some rows away from an earlier life of this node. If nothing is left, begins a new life.
     async fn enter_step(&self, link: &mut LedgerLink, cause: LedgerCause) -> Result<Option<LedgerLife>, PostgresError> {
         let me = &self.options.node;
         link.run(BEGIN_WISHES).await?;
@@ -120,7 +120,7 @@ impl PostgresLedger {
             [me as _, &incarnation as _, &millis(self.options.lease) as _, &(wishes.version as i64) as _, &own as _];
         link.count(begin, &life).await?;
         if is_start {
-            // What was about to be told gets the time to come back, too.
+            // Keys that were about to be reported also get the time to return.
             let later = "UPDATE touchline.event_key SET due_ms = touchline.now_ms() + $1 \
                  WHERE due_ms < (SELECT touchline.now_ms()) + $1 AND generation % 2 = 1";
             link.count(later, &[&wait_ms]).await?;
@@ -129,7 +129,7 @@ impl PostgresLedger {
         Ok(Some(LedgerLife { incarnation: incarnation as u64, wishes }))
     }
 
-    /// How long after its last holder a key is told, milliseconds.
+    /// How long after its last holder left a key is reported, milliseconds.
     fn wait_ms(&self, is_start: bool) -> i64 {
         millis(self.options.delay) + if is_start { millis(self.options.grace) } else { 0 }
     }
@@ -149,7 +149,7 @@ impl PostgresLedger {
     ) -> Result<LedgerWrite, PostgresError> {
         let me = &self.options.node;
         link.run(BEGIN_KEYS).await?;
-        // The row stays locked until the commit, so nobody takes the life over meanwhile.
+        // The row stays locked until the commit, so no other node takes over the life meanwhile.
         let renew = "UPDATE touchline.event_node own \
              SET lease_until_ms = touchline.now_ms() + $3, batch = greatest(own.batch, $4), \
              knows = greatest(own.knows, $5) \
@@ -214,7 +214,8 @@ impl PostgresLedger {
         Ok(())
     }
 
-    /// Takes clients and keys away from a life whose row is locked, and ends it when nothing is left; returns how many.
+    /// Takes clients and keys away from a life whose row is locked, and ends the life when nothing is left. Returns how
+    /// many.
     async fn take(
         &self,
         link: &mut LedgerLink,
@@ -222,7 +223,7 @@ impl PostgresLedger {
         cause: LedgerCause,
         wait_ms: i64,
     ) -> Result<u64, PostgresError> {
-        // Nothing gives the lease back, not even a clock that is set back.
+        // Nothing restores the lease, not even a clock that is set back.
         let end = "UPDATE touchline.event_node SET lease_until_ms = 0 WHERE node = $1 AND incarnation = $2";
         link.count(end, &[&node, &life]).await?;
         let clients = "DELETE FROM touchline.event_client WHERE node = $1 AND incarnation = $2 AND client IN \
@@ -267,11 +268,12 @@ impl PostgresLedger {
         let forgotten = forgotten.first().map_or(0, |row| row.get::<_, i64>(0)) as u64;
         loan.keep();
         let has_more = taken.is_some() || told.max(forgotten) >= STEP_ROWS as u64;
-        // What another node works at is looked for again soon.
+        // What another node is working on is checked again soon.
         Ok(SweepReport { taken: taken.unwrap_or_default(), told, forgotten, has_more, next_ms: Some(0) })
     }
 
-    /// Takes something away from one life whose lease is over; none = there is none that nobody else works at.
+    /// Takes some rows away from one life whose lease has ended. `None` = there is no such life that no other node
+    /// works on.
     async fn take_over(&self, link: &mut LedgerLink) -> Result<Option<u64>, PostgresError> {
         link.run("BEGIN").await?;
         let over = "SELECT node, incarnation FROM touchline.event_node \
@@ -289,7 +291,7 @@ impl PostgresLedger {
         Ok(taken)
     }
 
-    /// Tells keys that nobody has held for long enough.
+    /// Reports keys that no client has held for long enough.
     async fn tell_empty(&self, link: &mut LedgerLink) -> Result<u64, PostgresError> {
         link.run("BEGIN").await?;
         let sweep = "SELECT kind, key, generation, empty_since_ms, cause, touchline.now_ms() \
@@ -312,7 +314,7 @@ impl PostgresLedger {
 
     pub(crate) async fn leave(&self, incarnation: u64) -> Result<(), LedgerError> {
         let mut loan = self.lend(&self.writer).await?;
-        // Whoever sweeps next ends the life.
+        // The next node that sweeps ends the life.
         let leave = "UPDATE touchline.event_node SET lease_until_ms = 0 WHERE node = $1 AND incarnation = $2";
         loan.link.count(leave, &[&self.options.node, &(incarnation as i64)]).await?;
         loan.keep();

@@ -1,4 +1,5 @@
-//! The outbox of the ledger in PostgreSQL: who delivers which lane, what waits there, and what could not be delivered.
+//! The outbox of the ledger in PostgreSQL: which node delivers which lane, which events wait, and which could not be
+//! delivered.
 
 use tokio_postgres::Row;
 
@@ -44,7 +45,7 @@ impl PostgresLedger {
         Ok(share)
     }
 
-    /// What other nodes want, and who they are.
+    /// Reads the wishes of other nodes, and which nodes there are.
     async fn others(&self, link: &mut LedgerLink, knows: u64) -> Result<LedgerShare, PostgresError> {
         let own: Vec<&str> = self.options.wishes.iter().map(|wish| &*wish.name).collect();
         let look = "SELECT head.wishes, \
@@ -58,7 +59,7 @@ impl PostgresLedger {
                  WHERE life.lease_until_ms > (SELECT touchline.now_ms()) AND life.knows < wish.version)) \
              FROM touchline.event_head head";
         let mut share = LedgerShare::default();
-        // A wish that is seen is seen again after ten seconds.
+        // A wish in use is recorded as seen again after ten seconds.
         if let Some(row) = link.query(look, &[&own, &(3 * WISH_SEEN_MS)]).await?.first() {
             let version = row.get::<_, i64>(0) as u64;
             (share.differing, share.nodes, share.is_settling) = (row.get(1), row.get(2), row.get(3));
@@ -87,7 +88,7 @@ impl PostgresLedger {
         let limits: Vec<i64> = wanted.iter().map(|(_, limit)| i64::from(*limit)).collect();
         let (me, life) = (&self.options.node, incarnation as i64);
         let mut loan = self.lend_lanes().await?;
-        // A life that is over delivers nothing, even where it does not know yet that it is.
+        // A life that is over delivers nothing, even if its node has not noticed that yet.
         let fetch = "SELECT own.endpoint, own.lane, few.id, few.made_ms, few.body \
                          FROM unnest($3::text[], $4::int[], $5::bigint[]) AS item (endpoint, lane, most) \
                          JOIN touchline.event_lane own ON own.endpoint = item.endpoint AND own.lane = item.lane \
@@ -200,7 +201,7 @@ impl PostgresLedger {
     pub(crate) async fn retry_dead(&self, ids: &[u64]) -> Result<u64, LedgerError> {
         let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
         let mut loan = self.lend_lanes().await?;
-        // It is as old as it is now: its age begins anew.
+        // The age of the event starts again now.
         let retry = "WITH back AS (DELETE FROM touchline.event_dead WHERE id = ANY ($1) \
                          RETURNING id, endpoint, lane, body) \
                      INSERT INTO touchline.event_outbox (endpoint, lane, made_ms, body) \
@@ -219,9 +220,9 @@ impl PostgresLedger {
     }
 }
 
-/// Drops the oldest dead letters beyond the newest `most`; returns how many.
+/// Drops the oldest dead letters beyond the newest `most`, and returns how many.
 async fn drop_oldest(link: &mut LedgerLink, most: i64) -> Result<u64, PostgresError> {
-    // Ids alone show that there can't be too many.
+    // The ids alone can show that there are not too many.
     let spread = "SELECT coalesce(max(id) - min(id), 0) FROM touchline.event_dead";
     if link.query(spread, &[]).await?.first().is_none_or(|row| row.get::<_, i64>(0) < most) {
         return Ok(0);
@@ -231,7 +232,7 @@ async fn drop_oldest(link: &mut LedgerLink, most: i64) -> Result<u64, PostgresEr
     link.count(drop, &[&most]).await
 }
 
-/// Lets go of what endpoints were told as nodes described them that do so no more.
+/// Removes the wishes of endpoints in descriptions that nodes no longer use.
 async fn forget_wishes(link: &mut LedgerLink) -> Result<(), PostgresError> {
     let forget = "WITH gone AS (DELETE FROM touchline.event_endpoint old \
              WHERE old.seen_ms < (SELECT touchline.now_ms()) - $1 \
@@ -242,7 +243,7 @@ async fn forget_wishes(link: &mut LedgerLink) -> Result<(), PostgresError> {
     link.count(forget, &[&ENDPOINT_IDLE_MS, &WISH_IDLE_MS]).await.map(drop)
 }
 
-/// Lets go of lanes of endpoints that no node has known for a week, with some of what waits there; returns how much.
+/// Removes lanes of endpoints that no node has had for a week, with some of their waiting events. Returns how many.
 async fn retire(link: &mut LedgerLink) -> Result<u64, PostgresError> {
     let retired = "SELECT endpoint, lane FROM touchline.event_lane WHERE seen_ms < (SELECT touchline.now_ms()) - $1";
     let mut dropped = 0;

@@ -1,4 +1,4 @@
-//! A connection of the ledger.
+//! The connections of the ledger.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,30 +14,31 @@ use super::failure::PostgresError;
 use crate::ledger::types::OutboxEvent;
 use crate::migrate::PRIMARY;
 
-/// Every statement of the ledger has its index. The planner does not know that while the tables are small or new, and
-/// would keep a plan that reads all of a table which has grown since.
+/// Every statement of the ledger has an index. The planner does not know that while the tables are small or new. It
+/// would keep a plan that reads all of a table that has since grown.
 const PLANS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 
-/// What `touchline.event_put` notifies.
+/// Listens to the notifications of `touchline.event_put`.
 const LISTEN: &str = "LISTEN touchline_events";
 
 /// A connection with its prepared statements.
 pub(super) struct LedgerLink {
     client: PostgresClient,
     statements: HashMap<&'static str, Statement>,
-    /// Of each statement.
+    /// The time limit of each statement.
     timeout: Duration,
 }
 
-/// The connection of one kind of work, lent for one request. It is closed unless it is kept, and that takes back what
-/// was not committed.
+/// The connection of one kind of work, lent for one request. It is closed unless it is kept. Closing it rolls back
+/// everything that was not committed.
 pub(super) struct LinkLoan<'d> {
     place: MutexGuard<'d, Option<LedgerLink>>,
     pub(super) link: LedgerLink,
 }
 
 impl<'d> LinkLoan<'d> {
-    /// `bell`: rings when other nodes have put something into the outbox; `None` = nobody waits for that.
+    /// Lends the connection, or opens it. `bell` is notified when other nodes have put events into the outbox. `None` =
+    /// no one waits for them.
     pub(super) async fn of(
         desk: &'d Mutex<Option<LedgerLink>>,
         (address, migrates): (&PostgresAddress, bool),
@@ -51,7 +52,7 @@ impl<'d> LinkLoan<'d> {
         Ok(LinkLoan { place, link })
     }
 
-    /// Keeps the connection for the next request: this one has succeeded.
+    /// Keeps the connection for the next request, because this request has succeeded.
     pub(super) fn keep(mut self) {
         *self.place = Some(self.link);
     }
@@ -70,7 +71,7 @@ impl LedgerLink {
         Ok(LedgerLink { client, statements: HashMap::new(), timeout: address.timeout })
     }
 
-    /// Runs statements without parameters, such as the beginning and the end of a transaction.
+    /// Runs statements without parameters, such as the begin and the end of a transaction.
     pub(super) async fn run(&self, sql: &str) -> Result<(), PostgresError> {
         with_timeout(self.timeout, async { Ok(self.client.client.batch_execute(sql).await?) }).await
     }
@@ -102,8 +103,8 @@ impl LedgerLink {
         Ok(self.statements.entry(sql).or_insert(prepared).clone())
     }
 
-    /// Puts events into the outbox, for each endpoint that wants them; their ids rise in their order. Nothing is locked
-    /// behind it in its transaction.
+    /// Puts events into the outbox, for each endpoint that wants them. Their ids rise in their order. The transaction
+    /// takes no further lock afterwards.
     pub(super) async fn put(&mut self, events: &[OutboxEvent]) -> Result<(), PostgresError> {
         if events.is_empty() {
             return Ok(());

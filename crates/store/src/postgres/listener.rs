@@ -15,22 +15,22 @@ use super::inbox;
 use crate::events::{EventSink, StoreEvent};
 use crate::metrics::StoreMetrics;
 
-/// The beginning of a notification that a shared fact has changed.
+/// The first character of a notification that a shared fact has changed.
 const FACT: char = '!';
-/// Between two attempts to connect.
+/// The interval between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// A failure is logged again if the connection had lasted this long.
+/// If a connection lasted at least this long, its failure is logged again.
 const STABLE: Duration = Duration::from_secs(20);
-/// Between two checks of the connection, and how long one may take.
+/// The interval between two checks of the connection, and the time limit of one check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-// After a check, what changed has time to be read before what is known of the facts is too old.
+// After a check, changes can still be read before the known facts are too old.
 const _: () = assert!(CHECK_INTERVAL.as_millis() * 2 < AGE_MAX.as_millis());
-// A connection that fails again and again at once is logged once, not at each attempt or check.
+// A connection that fails repeatedly at once is logged once, and not at each attempt or check.
 const _: () =
     assert!(RETRY_INTERVAL.as_millis() < STABLE.as_millis() && CHECK_INTERVAL.as_millis() < STABLE.as_millis());
 
-/// Listens until the runtime ends; notifications of the node `me` itself are skipped. `has_facts`: the shared facts are
-/// followed.
+/// Listens until the runtime ends. Notifications from the node `me` itself are skipped. With `has_facts`, the shared
+/// facts are followed.
 pub(super) async fn serve(
     address: PostgresAddress,
     (me, has_facts): (String, bool),
@@ -45,12 +45,12 @@ pub(super) async fn serve(
                 events(StoreEvent::Facts(FactsEvent::CutOff));
             }
             let text = error.to_string();
-            // The connection is tried every second: one line for each outage.
+            // The connection is tried every second, and each outage is logged in one line.
             if text != told || began.elapsed() > STABLE {
                 if error.is_away() {
                     metrics.tell_away(&error);
                 } else {
-                    tracing::warn!(%error, "the notifications of other nodes in PostgreSQL can't be received");
+                    tracing::warn!(%error, "the notifications of other nodes cannot be received from PostgreSQL");
                 }
                 told = text;
             }
@@ -86,15 +86,15 @@ async fn listen(
         if let Some(facts) = &mut facts {
             facts.follow(&link.client, address.timeout, &events).await?;
         }
-        // Facts that have changed are read at once, and looked for at each check.
+        // Changed facts are read at once, and at each check.
         let _ = tokio::time::timeout(CHECK_INTERVAL, facts_changed.notified()).await;
         tokio::time::timeout(CHECK_INTERVAL, link.client.batch_execute("")).await??;
     }
 }
 
-/// Reads a notification: `<node> <top>/<epoch>/<run> <channel>` for new publications, `<node> 0 <channel>` for a
-/// history that was removed, `<node> @<length of the scope> <scope><name>` for an inbox message. None = it is this
-/// node's own, or not valid.
+/// Parses a notification. `<node> <top>/<epoch>/<run> <channel>` means new publications. `<node> 0 <channel>` means a
+/// removed history. `<node> @<length of the scope> <scope><name>` means an inbox message. `None` = it is this node's
+/// own notification, or is not valid.
 fn read(text: &str, me: &str) -> Option<StoreEvent> {
     let mut fields = text.splitn(3, ' ');
     let (from, what, target) = (fields.next()?, fields.next()?, fields.next()?);

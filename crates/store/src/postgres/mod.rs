@@ -1,5 +1,5 @@
-//! The primary database in PostgreSQL: one thread with a runtime of its own. One connection writes in batches, a few
-//! read, one listens to the notifications of other nodes.
+//! The primary database in PostgreSQL: one thread with its own runtime. One connection writes in batches, a few read,
+//! and one listens to the notifications of other nodes.
 
 mod address;
 mod connection;
@@ -18,6 +18,8 @@ mod reactions;
 mod reader;
 mod row_appends;
 mod seen;
+mod size;
+mod vacuum;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +31,10 @@ use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 pub(crate) use address::PostgresAddress;
 pub(crate) use connection::{PostgresClient, with_timeout};
 pub use failure::PostgresError;
+pub(crate) use vacuum::MAY_VACUUM;
 
 use self::facts::FactFollower;
+use self::size::{SharedBudget, SizeWatcher};
 use crate::batch::{ReadRequest, WriteRequest};
 use crate::errors::OpenError;
 use crate::events::EventSink;
@@ -41,7 +45,7 @@ use crate::refusal::StoreRefusal;
 use crate::runs::RunBook;
 use crate::settings::PrimaryOptions;
 
-/// A handle of the thread.
+/// A handle of the database thread.
 pub(crate) struct PostgresPrimary {
     writes: Sender<WriteRequest>,
     reads: UnboundedSender<ReadRequest>,
@@ -49,7 +53,7 @@ pub(crate) struct PostgresPrimary {
 }
 
 impl PostgresPrimary {
-    /// Connects once, to check the schema if the server can be reached, and starts the thread.
+    /// Connects once to check the schema if the server can be reached, and starts the thread.
     pub(crate) fn open(
         address: &PostgresAddress,
         settings: &PrimaryOptions,
@@ -65,7 +69,9 @@ impl PostgresPrimary {
         let (address, settings, weak_writes) = (address.clone(), settings.clone(), writes.downgrade());
         let work = move || {
             runtime.block_on(async {
-                let is_checked = match begin(&address, &settings, &events, &metrics).await {
+                let budget = SharedBudget::new(settings.growth_limits());
+                metrics.size.limit_to(settings.growth_limits());
+                let is_checked = match begin(&address, &settings, &events, (&metrics, &budget)).await {
                     Ok(is_checked) => is_checked,
                     Err(error) => return drop(check_sender.send(Err(error))),
                 };
@@ -85,6 +91,8 @@ impl PostgresPrimary {
                         Arc::clone(&metrics),
                     ));
                 }
+                let watcher = SizeWatcher::new(address.clone(), budget.clone(), Arc::clone(&metrics));
+                tokio::spawn(watcher.serve());
                 let writer_events = EventSink::clone(&events);
                 let writer = writer::PostgresWriter::new(
                     address,
@@ -93,10 +101,11 @@ impl PostgresPrimary {
                     writer_events,
                     Arc::clone(&metrics),
                     runs,
+                    budget,
                 );
                 let Err(panicked) = caught_in(writer.serve(&mut write_requests)).await else { return };
                 metrics.fail(&panicked);
-                // The writer has ended: every write is refused until the store is closed.
+                // The writer has ended. Every write is refused until the store is closed.
                 while let Some(write) = write_requests.recv().await
                     && !matches!(write, WriteRequest::Close)
                 {
@@ -109,7 +118,7 @@ impl PostgresPrimary {
         Ok(PostgresPrimary { writes, reads, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Queues a write. It is returned if the queue has no room for it, or if the writer has ended.
+    /// Queues a write. Returns it if the queue has no room, or if the writer has ended.
     pub(crate) fn write(&self, write: WriteRequest) -> Option<(WriteRequest, StoreRefusal)> {
         match self.writes.try_send(write) {
             Ok(()) => None,
@@ -118,7 +127,7 @@ impl PostgresPrimary {
         }
     }
 
-    /// Queues a read. It is returned if the readers have ended.
+    /// Queues a read. Returns it if the readers have ended.
     pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
         self.reads.send(read).err().map(|unread| unread.0)
     }
@@ -131,14 +140,14 @@ impl PostgresPrimary {
     }
 }
 
-/// Connects once: checks the schema, and loads the shared facts, so that the first clients need not wait for them.
-/// Returns false if the server cannot be reached now. It may be reachable later: until then the node serves requests
+/// Connects once. It checks the schema and loads the shared facts, so that the first clients need not wait for them.
+/// Returns false if the server cannot be reached now. It may be reachable later; until then the node serves requests
 /// that do not need it.
 async fn begin(
     address: &PostgresAddress,
     settings: &PrimaryOptions,
     events: &EventSink,
-    metrics: &StoreMetrics,
+    (metrics, budget): (&StoreMetrics, &SharedBudget),
 ) -> Result<bool, OpenError> {
     let mut link = match PostgresClient::to(address).await {
         Ok(link) => link,
@@ -149,8 +158,9 @@ async fn begin(
         Err(failure) => return Err(failure.into()),
     };
     link.check(&PRIMARY, settings.store.migrate).await?;
+    budget.begin(&link.client, metrics).await?;
     if settings.has_facts {
-        // If it fails, the task that follows them loads them, or says why it cannot.
+        // If this fails, the task that follows the facts loads them, or reports why it cannot.
         let mut facts = FactFollower::default();
         let _ = facts.follow(&link.client, address.timeout, events).await;
     }

@@ -1,4 +1,4 @@
-//! The statements of one transaction of the writer. An item that the database refuses does not fail the others.
+//! The statements of one transaction of the writer. An item that the database refuses does not make the others fail.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
@@ -11,41 +11,42 @@ use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
 use crate::metrics::StoreMetrics;
 use crate::publication::Append;
 
-/// Items of one transaction that has begun.
+/// The items of a transaction that has begun.
 pub(super) struct Items<'a> {
     pub(super) client: &'a Client,
-    /// Stores publications and assigns their positions.
+    /// The statement that stores publications and assigns their positions.
     pub(super) append: &'a Statement,
     pub(super) batch: &'a [WriteRequest],
-    /// A new epoch for each item, used if the item makes its channel.
+    /// A new epoch for each item, which is used if the item creates its channel.
     pub(super) epochs: &'a [i64],
-    /// Unix milliseconds.
+    /// The current time, Unix milliseconds.
     pub(super) now_ms: u64,
-    /// This node's id in notifications; empty = no other node writes into the database.
+    /// The id of this node in notifications. Empty = no other node writes into the database.
     pub(super) notifier: &'a str,
     pub(super) metrics: &'a StoreMetrics,
 }
 
 impl Items<'_> {
-    /// Writes all items: first, one by one, those that are not publications, then the publications in one statement.
+    /// Writes all items. First, one by one, the items that are not publications, then all publications in one
+    /// statement.
     ///
     /// # Errors
-    /// When one item fails, all fail.
+    /// If one item fails, all fail.
     pub(super) async fn write(&self) -> Result<Vec<WriteResult>, tokio_postgres::Error> {
         let mut results = vec![WriteResult::Nothing; self.batch.len()];
         self.write_part(&self.order(), &mut results).await?;
         Ok(results)
     }
 
-    /// Writes the items that can be written: a part that fails by its values is undone and tried again in halves, down
-    /// to single items. One bad item of n costs some 2 log n statements.
+    /// Writes the items that can be written. If a part fails because of its values, it is undone and tried again in
+    /// halves, down to single items. One bad item of n costs approximately 2 log n statements.
     ///
     /// # Errors
-    /// When the failure is not of an item.
+    /// Fails if the failure does not concern an item.
     pub(super) async fn write_in_parts(&self) -> Result<Vec<WriteResult>, tokio_postgres::Error> {
         let order = self.order();
         let mut results = vec![WriteResult::Nothing; self.batch.len()];
-        // The last is the next.
+        // The last element is processed next.
         let mut parts = vec![&*order];
         while let Some(part) = parts.pop() {
             self.client.batch_execute("SAVEPOINT part").await?;
@@ -66,7 +67,7 @@ impl Items<'_> {
         Ok(results)
     }
 
-    /// The numbers of the items, in the order in which they are written.
+    /// The indices of the items, in the order in which they are written.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.batch.len()).collect();
         order.sort_by_key(|item| lock_rank(&self.batch[*item]));
@@ -144,8 +145,11 @@ impl Items<'_> {
                 return facts::change(client, change).await.map(WriteResult::FactChanged);
             }
             WriteRequest::NoteSeen { rows, .. } => seen::note(client, rows).await?,
+            WriteRequest::ForgetSeen { user, .. } => {
+                return seen::forget(client, user).await.map(WriteResult::SeenForgotten);
+            }
             WriteRequest::KeepReactions { rows, .. } => reactions::keep(client, rows).await?,
-            // A run begins before the transaction does, and rows of outboxes have transactions of their own.
+            // A run begins before the transaction, and rows of outboxes have separate transactions.
             WriteRequest::Append(_)
             | WriteRequest::AppendRows(_)
             | WriteRequest::BeginRun { .. }
@@ -154,7 +158,7 @@ impl Items<'_> {
         Ok(WriteResult::Nothing)
     }
 
-    /// Stores publications with one statement; each row holds the number of a publication and its position.
+    /// Stores publications with one statement. Each result row contains the index of a publication and its position.
     async fn append_all(&self, all: &[&Append], epochs: &[i64]) -> Result<Vec<Row>, tokio_postgres::Error> {
         let texts = |of: fn(&Append) -> &str| all.iter().map(|append| of(append)).collect::<Vec<&str>>();
         let numbers = |of: fn(&Append) -> u64| all.iter().map(|append| signed(of(append))).collect::<Vec<i64>>();
@@ -164,7 +168,7 @@ impl Items<'_> {
             &numbers(|a| a.time_ms),
             &objects.iter().map(|object| std::str::from_utf8(object).unwrap_or_default()).collect::<Vec<&str>>(),
             &texts(|a| &a.key),
-            // Stored as a signed number: a version beyond 63 bits counts as no version.
+            // The version is stored as a signed number; a version beyond 63 bits counts as no version.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),
             &texts(|a| &a.version_epoch),
             &numbers(|a| a.retention.size as u64),
@@ -177,8 +181,8 @@ impl Items<'_> {
     }
 }
 
-/// Items that take locks are written in this order on every node, so that two nodes never wait for each other;
-/// publications come last, by channel.
+/// The order for items that take locks. It is the same on every node, so that two nodes never wait for each other.
+/// Publications come last, by channel.
 fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
     match write {
         WriteRequest::Describe { .. } | WriteRequest::Forget { .. } => (0, "", ""),
@@ -188,9 +192,11 @@ fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
         | WriteRequest::AppendRows(_)
         | WriteRequest::BeginRun { .. }
         | WriteRequest::Close => (2, "", ""),
-        // All of them take one lock.
+        // All of them take the same lock.
         WriteRequest::ChangeFact { .. } => (3, "", ""),
         WriteRequest::NoteSeen { .. } => (3, "seen", ""),
+        // After the records of the same node, which may concern this user.
+        WriteRequest::ForgetSeen { .. } => (3, "seen", "forget"),
         WriteRequest::KeepReactions { .. } => (3, "reactions", ""),
         WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (4, channel, ""),
         WriteRequest::Append(append) => (5, &append.channel, ""),

@@ -1,11 +1,11 @@
-//! Totals of reactions, of all nodes.
+//! Totals of reactions from all nodes.
 
 use bytes::Bytes;
 use tokio_postgres::{Client, Error, Row};
 
 use crate::reactions::{ReactionPlace, ReactionRow};
 
-/// Writes rows in the place of those that are there. No other node writes them.
+/// Writes rows and replaces existing ones. No other node writes these rows.
 pub(super) async fn keep(client: &Client, rows: &[ReactionRow]) -> Result<(), Error> {
     let keep = "INSERT INTO touchline.reaction (channel, contributor, state, changed_ms) \
          SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) \
@@ -17,7 +17,7 @@ pub(super) async fn keep(client: &Client, rows: &[ReactionRow]) -> Result<(), Er
     client.execute(keep, &[&channels, &contributors, &states, &times]).await.map(drop)
 }
 
-/// The rows behind a place, at most `limit`.
+/// Reads at most `limit` rows after a place.
 pub(super) async fn read(client: &Client, after: &ReactionPlace, limit: usize) -> Result<Vec<ReactionRow>, Error> {
     let select = "SELECT channel, contributor, state, changed_ms FROM touchline.reaction \
          WHERE (channel, contributor) > ($1, $2) ORDER BY channel, contributor LIMIT $3";
@@ -31,7 +31,7 @@ pub(super) async fn read(client: &Client, after: &ReactionPlace, limit: usize) -
     Ok(rows.iter().map(read).collect())
 }
 
-/// Deletes rows of channels in which nothing has changed since a time, Unix milliseconds, at most `limit`; returns how
+/// Deletes at most `limit` rows of channels in which nothing has changed since a time, Unix milliseconds. Returns how
 /// many. Rows that a node is changing are left for the next time.
 pub(super) async fn expire(client: &Client, before_ms: u64, limit: u64) -> Result<u64, Error> {
     let delete = "DELETE FROM touchline.reaction WHERE (channel, contributor) IN (\

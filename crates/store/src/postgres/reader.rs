@@ -1,4 +1,4 @@
-//! Runs read requests.
+//! Runs the read requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,9 +22,9 @@ use crate::refusal::StoreRefusal;
 use crate::rows::readable;
 use crate::runs::{KnownRuns, RunBook};
 
-/// A channel and its history in one statement, so both are of one moment; one row without a publication if the history
-/// is empty. A node that catches up also gets publications beyond the channel's size that are not deleted yet: its
-/// subscribers have not received them.
+/// Reads a channel and its history in one statement, so both are of the same moment. If the history is empty, it
+/// returns one row without a publication. A node that catches up also gets publications beyond the channel's size that
+/// are not deleted yet, because its subscribers have not received them.
 const SELECT: &str = "SELECT c.epoch, c.top, c.floor, \
      p.\"offset\", p.time_ms, p.data, p.format, c.run_number, c.run_id, \
      (SELECT array_agg(r.run ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id), \
@@ -37,13 +37,13 @@ const SELECT: &str = "SELECT c.epoch, c.top, c.floor, \
          WHERE name = $1) c \
      LEFT JOIN touchline.publication p ON p.channel = c.id AND p.\"offset\" > c.floor ORDER BY p.\"offset\"";
 
-/// Between two checks whether the writer has read the runs.
+/// The interval between two checks whether the writer has read the runs.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// One of the tasks that read.
+/// One of the reading tasks.
 pub(super) struct PostgresReader {
     address: PostgresAddress,
-    /// None at first and after a failure.
+    /// The connection. `None` at first and after a failure.
     link: Option<PostgresClient>,
     events: EventSink,
     writes: WeakSender<WriteRequest>,
@@ -62,7 +62,7 @@ impl PostgresReader {
         PostgresReader { address, link: None, events, writes, metrics, runs }
     }
 
-    /// Serves until all senders of requests are dropped.
+    /// Serves requests until all senders are dropped.
     pub(super) async fn serve(mut self, requests: Arc<Mutex<UnboundedReceiver<ReadRequest>>>) {
         loop {
             let Some(read) = requests.lock().await.recv().await else { return };
@@ -108,7 +108,7 @@ impl PostgresReader {
             _ => PostgresClient::to(&self.address).await?,
         };
         let client = &self.link.insert(link).client;
-        // A read before the writer has entered a run may be of a run that is over.
+        // Before the writer has entered a run, a read could return the state of an old run.
         while self.runs.known().is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -132,7 +132,7 @@ impl PostgresReader {
     }
 }
 
-/// The history of a channel; none = the channel does not exist.
+/// The history of a channel. `None` = the channel does not exist.
 pub(super) async fn history(
     client: &Client,
     load: &HistoryLoad,
@@ -165,14 +165,14 @@ pub(super) async fn history(
     Ok(Some(StoredHistory { epoch, top: Offset(top), floor: Offset(floor), kept, runs }.whole()))
 }
 
-/// The runs up to one, from memory if it is known.
+/// The runs up to `newest`, from memory if they are known.
 async fn known(client: &Client, book: &RunBook, newest: Run) -> Result<KnownRuns, PostgresError> {
     let mut known = book.known();
     if !known.contains(&newest) {
         known = lease::known(client).await?;
         book.set(KnownRuns::clone(&known));
     }
-    // A run that has begun since then is not of the history that was read.
+    // A run that has begun since then does not belong to the history that was read.
     let until = known.iter().position(|run| *run == newest).map_or(known.len(), |newest| newest + 1);
     Ok(if until == known.len() { known } else { known[..until].into() })
 }

@@ -1,12 +1,13 @@
-//! Publications together with the rows of an outbox that they come from: one transaction of the writer deletes the rows
-//! and gives the publications their places.
+//! Publications together with the outbox rows that they come from. One transaction of the writer deletes the rows and
+//! assigns the positions of the publications.
 //!
 //! The writer checks that the consumer's transaction holds the lock of the partition *in this database*. So rows of an
-//! outbox elsewhere, or of a node that was frozen and has lost its lock, are not touched. What is deleted in the same
-//! transaction is stored once, whoever else tries.
+//! outbox elsewhere, or of a node that was frozen and has lost its lock, are not touched. A row that is deleted in the
+//! same transaction is stored once, even if another node also tries.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -17,7 +18,9 @@ use super::failure::PostgresError;
 use super::parts::Items;
 use super::writer::{BEGIN, PostgresWriter};
 use crate::batch::{Committed, WriteRequest, WriteResult};
+use crate::charges;
 use crate::clock::now_ms;
+use crate::growth::{GrowthBudget, GrowthCharge, GrowthClass};
 use crate::outbox::types::RowClaim;
 use crate::publication::Append;
 use crate::refusal::StoreRefusal;
@@ -28,11 +31,11 @@ const IS_HELD: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'adv
      AND objsubid = 1 AND ((classid::bigint << 32) | objid::bigint) = $2 \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 
-/// What one transaction came to.
+/// The result of one transaction.
 type RowsTaken = Result<Vec<Committed>, RowsRefusal>;
 
 impl PostgresWriter {
-    /// Takes the appends of rows out of a batch.
+    /// Removes the appends of rows from a batch.
     pub(super) fn rows_of(batch: &mut Vec<WriteRequest>) -> Vec<RowAppends> {
         let is_of_rows = |write: &WriteRequest| matches!(write, WriteRequest::AppendRows(_));
         if !batch.iter().any(is_of_rows) {
@@ -42,12 +45,22 @@ impl PostgresWriter {
         taken.filter_map(|write| if let WriteRequest::AppendRows(rows) = write { Some(rows) } else { None }).collect()
     }
 
-    /// Deletes rows and stores their publications, all of them or none.
+    /// Deletes rows and stores their publications: all of them or none.
     pub(super) async fn append_rows(&mut self, rows: RowAppends) {
         let RowAppends { claim, rows, done } = rows;
+        let bytes = rows.iter().map(|(_, append)| charges::of_append(append)).sum();
+        if self.budget.is_limited()
+            && self.budget.with(|budget| budget.charge(GrowthCharge { class: GrowthClass::Ordinary, bytes })).is_err()
+        {
+            self.metrics.size.refused.fetch_add(rows.len() as u64, Relaxed);
+            self.budget.with(|budget| self.metrics.size.note(budget));
+            return done(Err(StoreRefusal::DatabaseFull.into()));
+        }
         let (ids, appends): (Vec<i64>, Vec<Append>) = rows.into_iter().unzip();
         let batch = appends.into_iter().map(WriteRequest::Append).collect();
-        match with_timeout(self.address.timeout, self.try_append_rows(&claim, &ids, batch)).await {
+        let appended = with_timeout(self.address.timeout, self.try_append_rows(&claim, &ids, batch)).await;
+        self.budget.with(GrowthBudget::settle);
+        match appended {
             Ok(Ok(committed)) => {
                 self.metrics.succeed();
                 Committed::tell_all(committed, &self.events, &self.metrics);
@@ -96,7 +109,7 @@ impl PostgresWriter {
                 Ok(Ok(committed.filter_map(|(write, result)| Committed::of(write, result, &known)).collect()))
             }
             Err(error) if error.is_of_item() => {
-                // Nothing is kept of the second transaction: it only finds out which rows are bad.
+                // The second transaction is always rolled back. It only finds out which rows are bad.
                 client.batch_execute("ROLLBACK").await?;
                 client.batch_execute(BEGIN).await?;
                 let results = items.write_in_parts().await?;
@@ -110,7 +123,7 @@ impl PostgresWriter {
     }
 }
 
-/// Deletes rows within a transaction; the ids of those that were there.
+/// Deletes rows within a transaction. Returns the ids of those that existed.
 async fn take(
     client: &Client,
     claim: &RowClaim,

@@ -1,5 +1,5 @@
-//! The one connection that writes. The requests that come during a commit are the next batch: the more there are, the
-//! more one commit carries.
+//! The only connection that writes. Requests that arrive during a commit form the next batch. So one commit carries
+//! more requests under load.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -17,27 +17,31 @@ use super::connection::{PostgresClient, with_timeout};
 use super::failure::PostgresError;
 use super::lease::Lease;
 use super::parts::Items;
+use super::size::SharedBudget;
 use super::{facts, inbox, reactions, reader, seen};
+use crate::admission::admit;
 use crate::batch::{Committed, WriteRequest, WriteResult};
+use crate::charges;
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
+use crate::growth::GrowthBudget;
 use crate::metrics::StoreMetrics;
 use crate::migrate::PRIMARY;
 use crate::publication::Append;
 use crate::runs::RunBook;
 use crate::settings::{PrimaryOptions, RetentionOf};
 
-/// Between two removals of old rows, and between two attempts to write to a database that fails.
+/// The interval between two deletions of old rows, and between two attempts to write to a failing database.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two removals of old rows while there is more to remove.
+/// The interval between two deletions of old rows while there are more to delete.
 const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
-/// Inbox messages, facts, and times of users, deleted in one step.
+/// The maximum number of inbox messages, facts or user times that are deleted in one step.
 const TRIM_STEP_ROWS: u64 = 512;
 
 /// The advisory lock of the node that empties the outbox: "touchbox" as a number.
 const OUTBOX_LOCK: i64 = 0x746f_7563_6862_6f78;
-/// Begins a transaction in which no new run begins (`touchline.enter`).
+/// Begins a transaction during which no new run begins (`touchline.enter`).
 pub(super) const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
 const APPEND: &str =
     "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
@@ -49,12 +53,12 @@ const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELEC
      INSERT INTO touchline.channel_run AS known (channel, run, first) SELECT id, run, $2 FROM begun \
      ON CONFLICT (channel, run) DO UPDATE SET first = least(known.first, excluded.first)";
 
-/// The writer's task and all it owns.
+/// The writer's task with its state.
 pub(super) struct PostgresWriter {
     pub(super) address: PostgresAddress,
-    /// None at first and after a failure.
+    /// The connection and the prepared append. `None` at first and after a failure.
     link: Option<(PostgresClient, Statement)>,
-    /// The schema was checked.
+    /// True once the schema has been checked.
     is_checked: bool,
     migrates: bool,
     commit_delay: Duration,
@@ -74,6 +78,7 @@ pub(super) struct PostgresWriter {
     serial: u64,
     lease: Lease,
     pub(super) runs: Arc<RunBook>,
+    pub(super) budget: SharedBudget,
 }
 
 impl PostgresWriter {
@@ -84,6 +89,7 @@ impl PostgresWriter {
         events: EventSink,
         metrics: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
+        budget: SharedBudget,
     ) -> Self {
         PostgresWriter {
             address,
@@ -104,10 +110,11 @@ impl PostgresWriter {
             serial: 0,
             lease: Lease::new(settings.notifier.clone()),
             runs,
+            budget,
         }
     }
 
-    /// Serves until it is told to close.
+    /// Serves requests until it gets a close.
     pub(super) async fn serve(mut self, requests: &mut Receiver<WriteRequest>) {
         let mut batch = Vec::new();
         let outbox_filled = Arc::clone(&self.outbox_filled);
@@ -124,6 +131,9 @@ impl PostgresWriter {
             }
             let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
             let rows = PostgresWriter::rows_of(&mut batch);
+            if self.budget.is_limited() {
+                self.budget.with(|budget| admit(&mut batch, budget, &self.events, &self.metrics));
+            }
             if !batch.is_empty() {
                 self.commit(&mut batch).await;
             }
@@ -143,7 +153,7 @@ impl PostgresWriter {
         if let Some((PostgresClient { client }, _)) = &self.link
             && let Err(error) = with_timeout(self.address.timeout, self.lease.leave(client)).await
         {
-            tracing::warn!(%error, "the lease in PostgreSQL could not be given up: it runs out by itself");
+            tracing::warn!(%error, "the lease in PostgreSQL could not be released: it expires by itself");
         }
     }
 
@@ -154,6 +164,7 @@ impl PostgresWriter {
         match result {
             Ok(results) => {
                 self.metrics.succeed();
+                self.budget.with(GrowthBudget::settle);
                 let known = self.runs.known();
                 let dones =
                     batch.drain(..).zip(results).filter_map(|(write, result)| Committed::of(write, result, &known));
@@ -162,13 +173,15 @@ impl PostgresWriter {
                 Committed::tell_all(dones, &self.events, &self.metrics);
             }
             Err(error) => {
+                // It is unknown whether the batch was committed. The next look will show it.
+                self.budget.with(GrowthBudget::settle);
                 self.fail(&error);
                 WriteRequest::refuse_all(batch, &self.events);
             }
         }
     }
 
-    /// Reads the histories that have to be reported.
+    /// Reads the histories that must be reported.
     async fn read(&self, dones: &mut [Committed]) {
         let Some((PostgresClient { client }, _)) = &self.link else { return };
         for done in dones {
@@ -192,8 +205,8 @@ impl PostgresWriter {
                     self.is_checked = true;
                 }
                 self.runs.set(self.lease.enter(&link.client, RunId::default()).await?);
-                // Without the lease other nodes did not notify this one; and after a change of the run, its caches may
-                // be of a state that is lost.
+                // Without the lease, other nodes did not notify this one. After a change of the run, this node's caches
+                // may contain lost publications.
                 (self.events)(StoreEvent::Missed);
                 let append = link.client.prepare(APPEND).await?;
                 link.client.batch_execute("LISTEN touchline_outbox").await?;
@@ -205,8 +218,8 @@ impl PostgresWriter {
         Ok(self.link.insert(both))
     }
 
-    /// Writes a batch in one transaction. An item that the database refuses for its values is left out, and the others
-    /// are written.
+    /// Writes a batch in one transaction. An item that the database refuses because of its values is skipped, and the
+    /// others are written.
     async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, PostgresError> {
         for write in batch {
             if let WriteRequest::BeginRun { channel, lost, first } = write {
@@ -234,8 +247,8 @@ impl PostgresWriter {
         Ok(results)
     }
 
-    /// Begins a new run if `bad_run` is still the current one; 0 = the database decides whether a new run is needed.
-    /// The caches of this node may be of the run before, or behind.
+    /// Begins a new run if `bad_run` is still the current one. 0 = the database decides whether a new run is needed.
+    /// The caches of this node may be of the previous run, or out of date.
     async fn begin_run(&mut self, bad_run: RunId, at: Option<(&str, u64)>) -> Result<(), PostgresError> {
         self.link().await?;
         let Some((PostgresClient { client }, _)) = &self.link else { return Ok(()) };
@@ -246,7 +259,7 @@ impl PostgresWriter {
         }
         client.batch_execute("COMMIT").await?;
         if self.runs.set(known) {
-            tracing::warn!("PostgreSQL was set back to an earlier state: clients that saw what is lost begin anew");
+            tracing::warn!("PostgreSQL was set back to an earlier state: clients that saw lost data start again");
         }
         (self.events)(StoreEvent::Missed);
         Ok(())
@@ -259,7 +272,7 @@ impl PostgresWriter {
         Ok(())
     }
 
-    /// Publishes what applications have put into the outbox, in its order; a row leaves the outbox in the transaction
+    /// Publishes what applications have put into the outbox, in its order. A row leaves the outbox in the transaction
     /// that stores its publication.
     async fn publish_outbox(&mut self) {
         match with_timeout(self.address.timeout, self.publish_outbox_batch()).await {
@@ -283,7 +296,7 @@ impl PostgresWriter {
         }
     }
 
-    /// Publishes one batch of the outbox; what is to be reported, and whether there may be more rows.
+    /// Publishes one batch of the outbox. Returns the results to report, and whether there may be more rows.
     async fn try_publish_outbox(&mut self, in_parts: bool) -> Result<(Vec<Committed>, bool), PostgresError> {
         let (now_ms, limit) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
         let (retention, notifier, known) =
@@ -292,7 +305,7 @@ impl PostgresWriter {
         let metrics = Arc::clone(&self.metrics);
         let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
-        // One node at a time, so that the order of the outbox is the order of its channels.
+        // Only one node does this at a time, so that the order of the outbox is the order in its channels.
         let mut rows = Vec::new();
         if client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&OUTBOX_LOCK]).await?.get(0) {
             let waiting =
@@ -320,7 +333,7 @@ impl PostgresWriter {
         let items =
             Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier, metrics: &metrics };
         let results = if in_parts { items.write_in_parts().await? } else { items.write().await? };
-        let (mut published, mut dones) = (Vec::new(), Vec::new());
+        let (mut published, mut dones, mut spent) = (Vec::new(), Vec::new(), 0_u64);
         for ((id, write), result) in ids.into_iter().zip(batch).zip(results) {
             if matches!(result, WriteResult::Refused(_)) {
                 tracing::warn!(id, "touchline_publish was called with a key or a channel that the database can't keep");
@@ -328,10 +341,13 @@ impl PostgresWriter {
                 continue;
             }
             published.push(id);
+            spent = spent.saturating_add(charges::of_write(&write).bytes);
             dones.extend(Committed::of(write, result, &known));
         }
         client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&published]).await?;
         client.batch_execute("COMMIT").await?;
+        // The application has committed these rows, so they can no longer be refused.
+        self.budget.with(|budget| budget.spend(spent));
         Ok((dones, rows.len() as i64 == limit))
     }
 
@@ -340,14 +356,14 @@ impl PostgresWriter {
         self.random.hash_one(self.serial) as i64
     }
 
-    /// Notes a failure and drops the connection, since it may be unusable.
+    /// Records a failure and drops the connection, because it may be unusable.
     pub(super) fn fail(&mut self, error: &PostgresError) {
         error.note(&self.metrics);
         self.link = None;
         self.trim_at = Instant::now() + TRIM_INTERVAL;
     }
 
-    /// Removes some of the old rows. It writes in any case, and so notices that a failed database works again.
+    /// Deletes some of the old rows. It always writes, and so notices when a failed database works again.
     async fn trim(&mut self) {
         match with_timeout(self.address.timeout, self.try_trim()).await {
             Ok(has_more) => {
@@ -365,7 +381,7 @@ impl PostgresWriter {
         if let Some((PostgresClient { client }, _)) = &self.link
             && !self.lease.renew(client).await?
         {
-            // A publication that is under way may not have notified this node. `enter` waits until that publication is
+            // A publication in progress may not have notified this node. `enter` waits until that publication is
             // committed, so this node reads it afterwards.
             self.begin_run(RunId::default(), None).await?;
         }

@@ -1,4 +1,4 @@
-//! The rows that go with a change of a schema when it is taken back, and the programs that use the database.
+//! The rows that are lost when the last migration of a schema is reverted, and the programs that use the database.
 
 use rusqlite::OptionalExtension as _;
 
@@ -8,10 +8,10 @@ use crate::migrate::{self, Migration, SchemaError};
 use crate::postgres::PostgresError;
 
 impl Schema {
-    /// The tables that go with the last change, each with the number of its rows.
+    /// The tables that are dropped when the last migration is reverted, each with the number of its rows.
     ///
     /// # Errors
-    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has changed the schema.
+    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has migrated the schema.
     pub fn rows_of_last(&self) -> Result<Vec<(String, u64)>, OpenError> {
         let (version, known) = (self.version()?, migrate::newest(self.migrations()));
         if version > known {
@@ -37,8 +37,8 @@ impl Schema {
         }
     }
 
-    /// Number of connections of other Touchline processes to this database. For a file it is 0: the process that has
-    /// the file open locks it.
+    /// The number of connections of other Touchline processes to this database. For a file it is 0, because the process
+    /// that has the file open locks it.
     ///
     /// # Errors
     /// Errors of the database.
@@ -51,7 +51,7 @@ impl Schema {
     }
 }
 
-/// The tables that a change takes with it when it is taken back.
+/// The tables that are dropped when a migration is reverted.
 fn dropped(migration: &Migration) -> impl Iterator<Item = &'static str> {
     let down: &'static str = migration.down;
     let tables = down.split(';').filter_map(|statement| statement.trim().strip_prefix("DROP TABLE "));

@@ -1,4 +1,4 @@
-//! A database's schema by hand: what `touchline migrate` shows and changes.
+//! Manual control of a database's schema: what `touchline migrate` shows and changes.
 
 mod contents;
 
@@ -15,10 +15,10 @@ use crate::settings::DatabaseUrl;
 use crate::sqlite::connection::{connect, lock};
 use crate::sqlite::files::make_database;
 
-/// How long PostgreSQL may take for any statement but a migration.
+/// The time limit for any PostgreSQL statement except migrations.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The schema of a database.
+/// An open database, to show or change its schema.
 pub struct Schema {
     database: &'static Database,
     connection: SchemaConnection,
@@ -38,11 +38,11 @@ enum SchemaConnection {
 }
 
 impl Schema {
-    /// Opens the database at an address; a file that does not exist is made. `tls_ca` as in
+    /// Opens the database at an address. A file that does not exist is created. `tls_ca` is as in
     /// [`crate::PrimaryOptions::tls_ca`].
     ///
     /// # Errors
-    /// See [`OpenError`]; a running node keeps a file to itself.
+    /// See [`OpenError`]. It also fails while a node runs on the file, because the node locks it.
     pub fn open(database: &'static Database, url: &DatabaseUrl, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
             DatabaseUrl::Sqlite(path) => Schema::of_file(database, path),
@@ -50,8 +50,8 @@ impl Schema {
         }
     }
 
-    /// Opens the database at an address to read it: nothing is made or changed, and nodes may run. A file that does not
-    /// exist counts as an empty database.
+    /// Opens the database at an address only to read it. Nothing is created or changed, and nodes may run. A file that
+    /// does not exist counts as an empty database.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -83,7 +83,7 @@ impl Schema {
         Ok(Schema { database, connection })
     }
 
-    /// The schema's version; 0 = empty.
+    /// The version of the schema. 0 = the schema is empty.
     ///
     /// # Errors
     /// Errors of the database.
@@ -96,7 +96,7 @@ impl Schema {
         }
     }
 
-    /// All changes that this program knows, in order.
+    /// All migrations that this program knows, in order.
     pub fn migrations(&self) -> &'static [Migration] {
         match &self.connection {
             SchemaConnection::Sqlite { .. } => self.database.sqlite,
@@ -104,10 +104,10 @@ impl Schema {
         }
     }
 
-    /// Makes or takes back changes, up to a version.
+    /// Applies or reverts migrations until the schema has this version.
     ///
     /// # Errors
-    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has changed the schema.
+    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has migrated the schema.
     pub fn go_to(&mut self, version: u32) -> Result<(), OpenError> {
         let migrations = self.migrations();
         let (found, known) = (self.version()?, migrate::newest(migrations));
@@ -124,8 +124,8 @@ impl Schema {
     }
 }
 
-/// Opens a file to read it. Nobody writes a file without a write-ahead log, so it is read as one that does not change:
-/// SQLite makes files beside others, even to read them.
+/// Opens a file to read it. A file without a write-ahead log is not being written, so it is opened as immutable.
+/// Otherwise SQLite creates files beside a database even to read it.
 fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut log = path.as_os_str().to_owned();
@@ -137,7 +137,7 @@ fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)
 }
 
-/// A character of a path as it stands in a URI of SQLite.
+/// A character of a path, escaped for a URI of SQLite.
 fn escape_in_uri(c: char) -> String {
     match c {
         '%' => "%25".to_owned(),

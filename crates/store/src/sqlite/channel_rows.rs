@@ -1,4 +1,4 @@
-//! Changes of channels within one transaction: publications get their positions, and publications beyond a channel's
+//! Changes of channels within one transaction. Publications get their positions, and publications beyond a channel's
 //! limits are deleted in small steps.
 
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ use crate::publication::Append;
 
 /// How long a repeated idempotency key returns the first result, milliseconds.
 const KEY_MS: u64 = IDEMPOTENCY_KEY_TTL_MS;
-/// Rows deleted in one step.
+/// The number of rows deleted in one step.
 pub(super) const TRIM_STEP_ROWS: u64 = 512;
-/// Channels trimmed in one step.
+/// The number of channels trimmed in one step.
 const CHANNELS: usize = 32;
-/// Channels remembered between transactions.
+/// The number of channels remembered between transactions.
 const KNOWN_MAX: usize = 100_000;
 
-/// A channel as its row is, or will be once the transaction is committed.
+/// A channel's row, or what it will be after the transaction is committed.
 #[derive(Debug, Clone)]
 struct ChannelRow {
     id: i64,
@@ -31,32 +31,32 @@ struct ChannelRow {
     ttl_ms: u64,
     meta_ttl_ms: u64,
     due_ms: u64,
-    /// The number of the run that assigned the last offset; 0 = none did.
+    /// The number of the run that assigned the last offset. 0 = none.
     run: u64,
     is_changed: bool,
-    /// Columns other than `top` and `oldest` have changed.
+    /// True if columns other than `top` and `oldest` have changed.
     is_remade: bool,
-    /// Publications before `oldest` wait to be deleted.
+    /// True if publications before `oldest` wait to be deleted.
     has_old: bool,
 }
 
-/// The rows of channels that were written to lately. The cache is valid as long as transactions succeed: after a
-/// failure it must be cleared.
+/// A cache of the rows of recently written channels. It is valid as long as transactions succeed. After a failure it
+/// must be cleared.
 #[derive(Debug)]
 pub(super) struct ChannelRows {
-    /// The current run.
+    /// The current run of the database.
     run: Run,
     known: HashMap<ChannelName, ChannelRow>,
     changed: Vec<ChannelName>,
 }
 
 impl ChannelRows {
-    /// An empty cache; publications get their positions in this run.
+    /// Creates an empty cache. Publications get their positions in this run.
     pub(super) fn new(run: Run) -> Self {
         ChannelRows { run, known: HashMap::new(), changed: Vec::new() }
     }
 
-    /// Clears the cache: the rows are read again from the database.
+    /// Clears the cache, so that rows are read again from the database.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.changed.clear();
@@ -132,7 +132,7 @@ impl ChannelRows {
         Ok(WriteResult::Appended { position: StreamPosition { offset: Offset(channel.top), epoch }, is_new: true })
     }
 
-    /// Makes a channel if it does not exist; it is deleted at `due_ms` if nothing is published.
+    /// Creates a channel if it does not exist. It is deleted at `due_ms` if nothing is published.
     pub(super) fn make(
         &mut self,
         connection: &Connection,
@@ -150,9 +150,9 @@ impl ChannelRows {
         Ok(WriteResult::Made { epoch: channel.epoch, top: Offset(channel.top) })
     }
 
-    /// Removes the history of a channel, if the channel exists.
+    /// Removes the history of a channel if the channel exists.
     pub(super) fn remove(&mut self, connection: &Connection, name: &ChannelName) -> rusqlite::Result<WriteResult> {
-        // What this transaction has appended is in the cache only, so the removal has to change the cache, too.
+        // Appends of this transaction are only in the cache, so the removal must change the cache too.
         let Some(channel) = find(&mut self.known, connection, name)? else { return Ok(WriteResult::Nothing) };
         (channel.oldest, channel.has_old) = (channel.top + 1, true);
         // Rows beyond one step are deleted later.
@@ -163,8 +163,8 @@ impl ChannelRows {
         Ok(WriteResult::Nothing)
     }
 
-    /// Writes the rows of the channels that have changed, and deletes publications beyond their limits. The last step
-    /// of a transaction.
+    /// Writes the rows of the changed channels, and deletes publications beyond their limits. It is the last step of a
+    /// transaction.
     pub(super) fn write_changed(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for name in self.changed.drain(..) {
             let Some(channel) = self.known.get_mut(&name) else { continue };
@@ -201,7 +201,7 @@ impl ChannelRows {
         Ok(())
     }
 
-    /// Deletes some of the old publications of some channels, and expired keys; whether there may be more.
+    /// Deletes some of the old publications of some channels, and expired keys. Returns whether there may be more.
     pub(super) fn trim(&mut self, connection: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
         let due = "SELECT name FROM channel WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2";
         let names = connection
@@ -220,8 +220,8 @@ impl ChannelRows {
 
     fn trim_channel(&mut self, connection: &Connection, name: &ChannelName, now_ms: u64) -> rusqlite::Result<bool> {
         let channel = find_or_make(&mut self.known, connection, name, 0)?;
-        // The clock may have been set back, so times need not rise with the offsets: publications after one that is
-        // kept are kept, too.
+        // The clock may have been set back, so times need not rise with the offsets. Publications after a kept one are
+        // kept too.
         let stays = "SELECT offset FROM \
              (SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT ?4) \
              WHERE offset >= ?2 AND time_ms > ?3 ORDER BY offset LIMIT 1";
@@ -244,8 +244,8 @@ impl ChannelRows {
                 channel.oldest = channel.oldest.max(offset);
                 channel.due_ms = if offset < channel.oldest { now_ms } else { time_ms + channel.ttl_ms };
             }
-            // An empty channel is kept for its position, and for its keys, whose results are positions. Then the
-            // channel is deleted, too.
+            // An empty channel is kept for its position, and for its keys, whose results are positions. Afterwards the
+            // channel is deleted too.
             None if channel.oldest > channel.top && deleted == 0 && channel.due_ms != 0 => {
                 let keyed = "SELECT max(expires_ms) FROM idempotency WHERE channel = ?1 AND expires_ms > ?2";
                 if let Some(keyed_ms) =
@@ -277,12 +277,12 @@ impl ChannelRows {
     }
 }
 
-/// Notes that a run assigns its first offset in a channel, the channel's top, and deletes the runs of which no
-/// publication is kept.
+/// Records that a run assigns its first offset in a channel, the channel's top. Deletes the runs without a kept
+/// publication.
 fn begin_run(connection: &Connection, channel: &mut ChannelRow, number: u64) -> rusqlite::Result<()> {
     let insert = "INSERT INTO channel_run (channel, run, first) VALUES (?1, ?2, ?3)";
     connection.prepare_cached(insert)?.execute(params![channel.id, number, channel.top])?;
-    // The run of the oldest publication stays: its first offset is the end of the run before.
+    // The run of the oldest publication stays, because its first offset is the end of the previous run.
     let forget = "DELETE FROM channel_run WHERE channel = ?1 \
          AND run < (SELECT max(run) FROM channel_run WHERE channel = ?1 AND first < ?2)";
     connection.prepare_cached(forget)?.execute(params![channel.id, channel.oldest])?;
@@ -290,7 +290,7 @@ fn begin_run(connection: &Connection, channel: &mut ChannelRow, number: u64) -> 
     Ok(())
 }
 
-/// The channel, from the cache, from its row, or as a new row with this epoch.
+/// The channel from the cache, from its row, or as a new row with this epoch.
 fn find_or_make<'k>(
     known: &'k mut HashMap<ChannelName, ChannelRow>,
     connection: &Connection,
@@ -306,7 +306,7 @@ fn find_or_make<'k>(
     find(known, connection, name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// The channel, from the cache or from its row; none = it does not exist.
+/// The channel from the cache or from its row. `None` = it does not exist.
 fn find<'k>(
     known: &'k mut HashMap<ChannelName, ChannelRow>,
     connection: &Connection,

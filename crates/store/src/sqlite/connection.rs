@@ -1,4 +1,4 @@
-//! How a file is opened: its lock, its schema, its settings.
+//! Opens a database file: its lock, its schema and its settings.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -13,14 +13,14 @@ use crate::errors::OpenError;
 use crate::migrate::{self, Database};
 
 /// How long a statement waits for a lock that another connection of this process holds.
-const BUSY: Duration = Duration::from_secs(10);
+pub(super) const BUSY: Duration = Duration::from_secs(10);
 
-/// Opens a database that no other process has open, and checks its schema, after bringing it up to date if `migrates`
-/// is set.
+/// Opens a database that no other process has open, and checks its schema. If `migrates` is set, the schema is migrated
+/// first.
 pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(File, Connection), OpenError> {
     let lock = lock(path)?;
     if path.is_dir() {
-        // SQLite would only say that it cannot open the file.
+        // SQLite would only report that it cannot open the file.
         return Err(OpenError::File { path: path.display().to_string(), source: ErrorKind::IsADirectory.into() });
     }
     files::make_database(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })?;
@@ -34,13 +34,13 @@ pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(
     Ok((lock, connection))
 }
 
-/// Starts a thread of a database.
+/// Starts a thread for a database.
 pub(crate) fn thread(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
     let started = std::thread::Builder::new().name(name.into()).spawn(work);
     started.map_err(|source| OpenError::Thread { work: name, source })
 }
 
-/// Makes the directory, and takes the lock that keeps other processes out.
+/// Creates the directory, and takes the lock that keeps other processes out.
 pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
     let of_file = |path: &Path| {
         let path = path.display().to_string();
@@ -50,7 +50,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
         files::make_directory(directory).map_err(of_file(directory))?;
     }
     let lock_path = path.with_extension("lock");
-    let file = files::open_lock(&lock_path).map_err(of_file(&lock_path))?;
+    let file = files::open_lock(&lock_path, path).map_err(of_file(&lock_path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.display().to_string())),
@@ -58,8 +58,8 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// A connection that writes: every commit is on disk, in the log, when it returns. The connection does not move pages
-/// from the log to the file.
+/// Opens a connection that writes. Every commit is on disk, in the log, when it returns. The connection does not move
+/// pages from the log to the file.
 pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,

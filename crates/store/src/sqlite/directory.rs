@@ -1,4 +1,4 @@
-//! The directory of channels: written within the writer's transaction, searched by readers.
+//! The directory of channels. The writer's transaction changes it, and readers search it.
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -47,7 +47,7 @@ pub(super) fn forget(connection: &Connection, channel: &str) -> rusqlite::Result
     Ok(())
 }
 
-/// Runs a search within one transaction, so that its results are of one moment.
+/// Runs a search within one transaction, so that its results are of the same moment.
 pub(super) fn search(
     connection: &Connection,
     search: &Search,
@@ -71,11 +71,11 @@ pub(super) fn search(
     })
 }
 
-/// Whether a channel is of a kind (?1) and has a tag (?2), where these are asked for.
+/// Whether a channel has a kind (?1) and a tag (?2), if these are given.
 const FITS: &str =
     "(?1 = '' OR i.type = ?1) AND (?2 = '' OR EXISTS (SELECT 1 FROM json_each(i.tags) WHERE value = ?2))";
 
-/// All channels of a kind and with a tag, by name.
+/// All channels with a kind and a tag, by name.
 fn listed(
     connection: &Connection,
     kind: &str,
@@ -94,7 +94,7 @@ fn listed(
     results.collect()
 }
 
-/// Channels that have all of some words, the best first.
+/// Channels that contain all given words, the best match first.
 fn matching(
     connection: &Connection,
     stems: Vec<String>,

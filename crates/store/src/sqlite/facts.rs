@@ -1,4 +1,4 @@
-//! Shared facts. No other process writes to the file, so nothing has to be followed.
+//! Shared facts. No other process writes to the file, so there are no changes to follow.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::failure::unreadable;
 use crate::facts::FactListing;
 use crate::rows::readable;
 
-/// Writes a fact, or removes it.
+/// Writes or removes a fact.
 pub(super) fn change(connection: &Connection, change: &FactChange) -> rusqlite::Result<()> {
     match change {
         FactChange::Put(Fact { key, value, expires_s }) => {
@@ -24,13 +24,13 @@ pub(super) fn change(connection: &Connection, change: &FactChange) -> rusqlite::
     }
 }
 
-/// All facts.
+/// Reads all facts.
 pub(super) fn load(connection: &Connection) -> rusqlite::Result<Vec<Fact>> {
     let mut select = connection.prepare("SELECT kind, name, value, expires_s, format FROM fact")?;
     select.query_map([], fact)?.collect()
 }
 
-/// A page of the facts that hold.
+/// Reads a page of the facts that hold.
 pub(super) fn list(connection: &Connection, listing: &FactListing) -> rusqlite::Result<Vec<Fact>> {
     let (FactKey { kind, name }, now_s, limit) = (listing.start(), listing.now_s, listing.limit);
     let select = match listing.kind {
@@ -52,14 +52,14 @@ fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
     Ok(Fact { key, value: row.get(2)?, expires_s: row.get(3)? })
 }
 
-/// How many facts a file has that nobody need have opened.
+/// Counts the facts in a file that need not be open as a store.
 pub(crate) fn count(path: &Path) -> rusqlite::Result<u64> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.query_row("SELECT count(*) FROM fact", [], |row| row.get(0))
 }
 
-/// Deletes facts that do not hold any more, at most `limit`; returns how many.
+/// Deletes at most `limit` expired facts, and returns how many.
 pub(super) fn expire(connection: &Connection, now_s: u64, limit: u64) -> rusqlite::Result<u64> {
     let delete = "DELETE FROM fact WHERE (kind, name) IN \
          (SELECT kind, name FROM fact WHERE expires_s > 0 AND expires_s <= ?1 LIMIT ?2)";

@@ -1,34 +1,50 @@
-//! The files of databases. Files and directories that are made here are for this account only.
+//! The files of databases. Files and directories that are created here are accessible only to this account.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Result};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// The modes of new directories and files: rights for the owner only.
+/// The modes of new directories and files: access for the owner only.
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// The right of every account of the machine to read.
+/// The permission that lets every account of the machine read.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// Makes a directory if it does not exist. Its parents, which may hold other files, are made with the usual rights.
+/// Creates a directory if it does not exist. Its parents, which may contain other files, get the usual permissions.
 pub(super) fn make_directory(path: &Path) -> Result<()> {
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above)?;
     }
-    // Recursive, so that a directory that exists is not an error.
+    // Recursive, so that an existing directory is not an error.
     DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)
 }
 
-/// Opens a file that is only locked; it is made if it does not exist.
-pub(super) fn open_lock(path: &Path) -> Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).mode(FILE).open(path)
+/// Opens the lock file, and creates it if it does not exist. A new one gets the owner of the database, if there is a
+/// database. Otherwise a compaction as root would lock out the account of the node.
+pub(super) fn open_lock(path: &Path, database: &Path) -> Result<File> {
+    match OpenOptions::new().create_new(true).write(true).mode(FILE).open(path) {
+        Ok(lock) => {
+            let (new, found) = (lock.metadata()?, std::fs::metadata(database));
+            if let Ok(found) = found.as_ref()
+                && (new.uid(), new.gid()) != (found.uid(), found.gid())
+            {
+                // Only root may do this. Another account that got this far has access through its group.
+                let _ = std::os::unix::fs::fchown(&lock, Some(found.uid()), Some(found.gid()));
+            }
+            Ok(lock)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            OpenOptions::new().create(true).truncate(false).write(true).mode(FILE).open(path)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The first bytes of an SQLite file.
 const HEAD: &[u8; 16] = b"SQLite format 3\0";
 
-/// Whether a database is at this path, or could be made there. Nothing is made.
+/// Whether a database is at this path, or could be created there. Nothing is created.
 pub(crate) fn inspect(path: &Path) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
@@ -46,8 +62,8 @@ pub(crate) fn inspect(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether a node uses this database. Then the file must not be opened: closing it would release the locks that SQLite
-/// holds on it in this process.
+/// Whether a node uses this database. If so, the file must not be opened: closing it would release the locks that
+/// SQLite holds on it in this process.
 fn is_in_use(path: &Path) -> bool {
     File::open(path.with_extension("lock"))
         .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -59,10 +75,11 @@ fn is_database(path: &Path) -> Result<bool> {
     Ok(head[..length] == HEAD[..])
 }
 
-/// Makes a database's file if it does not exist. SQLite gives the log and the index beside it the same rights. A file
-/// that exists and that every account may read is logged as a warning: its rights are left to its owner.
+/// Creates a database's file if it does not exist. SQLite gives the same permissions to the log and the index beside
+/// it. An existing file that every account may read causes a logged warning; its permissions are left to its owner.
 pub(crate) fn make_database(path: &Path) -> Result<()> {
-    // A file that exists is never opened: closing it would release all locks that SQLite holds on it in this process.
+    // An existing file is never opened here: closing it would release all locks that SQLite holds on it in this
+    // process.
     match OpenOptions::new().create_new(true).write(true).mode(FILE).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

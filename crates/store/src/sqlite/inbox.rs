@@ -1,4 +1,4 @@
-//! Inbox messages: written within the writer's transaction, read by readers.
+//! Inbox messages. The writer's transaction changes them, and readers read them.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -11,7 +11,7 @@ use crate::inbox::{
 };
 use crate::rows::readable;
 
-/// Writes a message and returns its id; none = the inbox is full.
+/// Writes a message and returns its id. `None` = the inbox is full.
 pub(super) fn queue(connection: &Connection, queued: &InboxMessage) -> rusqlite::Result<Option<u64>> {
     let InboxMessage { scope, name, message, expires_ms, limit } = queued;
     let count = "SELECT count(*) FROM inbox_message WHERE scope = ?1 AND name = ?2";
@@ -25,13 +25,13 @@ pub(super) fn queue(connection: &Connection, queued: &InboxMessage) -> rusqlite:
     Ok(Some(connection.last_insert_rowid() as u64))
 }
 
-/// Deletes messages.
+/// Deletes messages by their ids.
 pub(super) fn discard(connection: &Connection, ids: &[u64]) -> rusqlite::Result<()> {
     let delete = "DELETE FROM inbox_message WHERE id IN (SELECT value FROM json_each(?1))";
     connection.prepare_cached(delete)?.execute([json(ids)]).map(drop)
 }
 
-/// Deletes expired messages, at most `limit`, and returns them.
+/// Deletes at most `limit` expired messages, and returns them.
 pub(super) fn expire(connection: &Connection, now_ms: u64, limit: u64) -> rusqlite::Result<Vec<ExpiredMessage>> {
     let delete = "DELETE FROM inbox_message WHERE id IN (SELECT id FROM inbox_message WHERE expires_ms <= ?1 LIMIT ?2) \
          RETURNING id, scope, name, expires_ms";
@@ -43,7 +43,7 @@ pub(super) fn expire(connection: &Connection, now_ms: u64, limit: u64) -> rusqli
     rows.collect()
 }
 
-/// Messages to a name after an id, oldest first.
+/// Reads the messages of a name after an id, oldest first.
 pub(super) fn read(
     connection: &Connection,
     scope: &str,
@@ -62,13 +62,13 @@ pub(super) fn read(
     rows.collect()
 }
 
-/// A page of names with messages. Each name is found by one step in the index, whatever the number of its messages.
+/// Reads a page of names with messages. Each name is found by one index step, however many messages it has.
 pub(super) fn names(connection: &Connection, search: &InboxSearch, now_ms: u64) -> rusqlite::Result<InboxNames> {
     let transaction = connection.unchecked_transaction()?;
     let mut found = InboxNames::default();
     let (mut place, mut is_included) = (search.after.clone(), false);
     if let Some(scope) = search.scope.as_ref().filter(|scope| (*scope, &search.prefix) > (&place.scope, &place.name)) {
-        // Names are in the order of their bytes here: those that begin so follow each other.
+        // Names are in the order of their bytes here, so names with the same prefix are adjacent.
         (place, is_included) = (InboxPlace { scope: scope.clone(), name: search.prefix.clone() }, true);
     }
     for _ in 0..VISITED_MAX {
@@ -90,7 +90,7 @@ pub(super) fn names(connection: &Connection, search: &InboxSearch, now_ms: u64) 
     Ok(found)
 }
 
-/// The first name with messages behind a place, or at it; none = there is none.
+/// The first name with messages after a place, or at it. `None` = there is none.
 fn next_name(connection: &Connection, place: &InboxPlace, is_included: bool) -> rusqlite::Result<Option<InboxPlace>> {
     let next = match is_included {
         true => "SELECT scope, name FROM inbox_message WHERE (scope, name) >= (?1, ?2) ORDER BY scope, name LIMIT 1",
@@ -100,7 +100,7 @@ fn next_name(connection: &Connection, place: &InboxPlace, is_included: bool) -> 
     connection.prepare_cached(next)?.query_row(params![place.scope, place.name], read).optional()
 }
 
-/// What is known of the messages of a name; none = all of them have expired.
+/// The summary of a name's messages. `None` = all of them have expired.
 fn summary(
     connection: &Connection,
     place: &InboxPlace,
@@ -127,7 +127,7 @@ fn summary(
     }))
 }
 
-/// A page of the messages of a name, the oldest first.
+/// Reads a page of a name's messages, oldest first.
 pub(super) fn list(connection: &Connection, listing: &InboxListing, now_ms: u64) -> rusqlite::Result<InboxPage> {
     let InboxListing { place, behind, limit } = listing;
     let select = "SELECT id, message, expires_ms, format FROM inbox_message \
@@ -135,7 +135,7 @@ pub(super) fn list(connection: &Connection, listing: &InboxListing, now_ms: u64)
     let mut select = connection.prepare_cached(select)?;
     let mut rows = select.query(params![place.scope, place.name, behind, now_ms, limit.saturating_add(1)])?;
     let (mut messages, mut size) = (Vec::new(), 0);
-    // One more than fits is read: it says that there is more.
+    // One message more than fits is read; it shows that there are more.
     while let Some(row) = rows.next()? {
         readable(row.get(3)?).map_err(unreadable)?;
         let message = Bytes::from(row.get::<_, String>(1)?);

@@ -1,5 +1,5 @@
-//! The ledger in SQLite: lives, keys, and the sweeper. One process writes, on one connection: nothing has to be locked,
-//! and no lease has to show that a life goes on. It is over when the next one begins.
+//! The ledger in SQLite: lives, keys, and the sweeper. One process writes, on one connection. So no locks are needed,
+//! and no lease must show that a life lasts. A life is over when the next one begins.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +35,7 @@ impl SqliteLedger {
         let ledger = self.clone();
         let transacted = tokio::task::spawn_blocking(move || {
             let mut place = ledger.connection.lock().unwrap_or_else(PoisonError::into_inner);
-            // After a failure the connection is thrown away.
+            // After a failure the connection is discarded.
             let mut connection = match place.take() {
                 Some(connection) => connection,
                 None => connect(&ledger.path)?,
@@ -53,9 +53,10 @@ impl SqliteLedger {
         (self.options.clock)() as i64
     }
 
-    /// Names the endpoints of this node. Other rows are those of an earlier configuration: no other node has the file.
+    /// Registers the endpoints of this node. Other rows belong to an earlier configuration, because no other node has
+    /// the file.
     fn register(&self, rows: &Transaction<'_>) -> rusqlite::Result<()> {
-        // Where no life was, nothing was told that the endpoint has missed.
+        // Without an earlier life, the endpoint has not missed any event.
         let has_life = "SELECT EXISTS (SELECT 1 FROM event_node)";
         let is_first = !rows.query_row(has_life, [], |row| row.get::<_, bool>(0))?;
         let name = "INSERT INTO event_endpoint (name, description, is_whole, seen_ms) VALUES (?1, ?2, ?3, ?4) \
@@ -82,8 +83,8 @@ impl SqliteLedger {
         }
     }
 
-    /// Takes something away from an earlier life, or, when nothing is left, begins a new life. Every life in the file
-    /// is one of this node, whatever it was called.
+    /// Takes some rows away from an earlier life. If nothing is left, begins a new life. Every life in the file belongs
+    /// to this node, whatever its name was.
     fn enter_step(&self, rows: &Transaction<'_>, cause: LedgerCause) -> rusqlite::Result<Option<LedgerLife>> {
         let (now_ms, wait_ms) = (self.now_ms(), self.wait_ms(cause == LedgerCause::Restart));
         let earlier = "SELECT node, incarnation FROM event_node ORDER BY incarnation LIMIT 1";
@@ -96,7 +97,7 @@ impl SqliteLedger {
         let begin = "INSERT INTO event_node (node, incarnation, batch) VALUES (?1, ?2, 0)";
         rows.execute(begin, params![self.options.node, incarnation])?;
         if cause == LedgerCause::Restart {
-            // What was about to be told gets the time to come back, too.
+            // Keys that were about to be reported also get the time to return.
             let later = "UPDATE event_key SET due_ms = ?1 WHERE due_ms < ?1 AND generation % 2 = 1";
             rows.execute(later, [now_ms + wait_ms])?;
         }
@@ -104,7 +105,7 @@ impl SqliteLedger {
         Ok(Some(LedgerLife { incarnation: incarnation as u64, wishes }))
     }
 
-    /// How long after its last holder a key is told, milliseconds.
+    /// How long after its last holder left a key is reported, milliseconds.
     fn wait_ms(&self, is_start: bool) -> i64 {
         millis(self.options.delay) + if is_start { millis(self.options.grace) } else { 0 }
     }
@@ -146,7 +147,7 @@ impl SqliteLedger {
         Ok(LedgerWrite::Written)
     }
 
-    /// What `touchline.event_hold` does in PostgreSQL, for one key.
+    /// Does the same as `touchline.event_hold` in PostgreSQL, for one key.
     fn hold(
         &self,
         rows: &Transaction<'_>,
@@ -186,7 +187,7 @@ impl SqliteLedger {
         Ok(())
     }
 
-    /// Marks a key as empty if nobody holds it any more.
+    /// Marks a key as empty if no client holds it any more.
     fn empty(&self, rows: &Transaction<'_>, key: &StateKey, cause: LedgerCause, wait_ms: i64) -> rusqlite::Result<()> {
         let empty = "UPDATE event_key SET empty_since_ms = ?3, cause = ?4, due_ms = ?3 + ?5 \
              WHERE kind = ?1 AND key = ?2 AND generation % 2 = 1 \
@@ -195,7 +196,7 @@ impl SqliteLedger {
         rows.prepare_cached(empty)?.execute(values).map(drop)
     }
 
-    /// Takes clients and keys away from a life, and ends it when nothing is left. Returns how many.
+    /// Takes clients and keys away from a life, and ends the life when nothing is left. Returns how many.
     fn take(
         &self,
         rows: &Transaction<'_>,
@@ -233,7 +234,7 @@ impl SqliteLedger {
         Ok(taken)
     }
 
-    /// Puts events into the outbox, for each endpoint that wants them; their ids rise in their order.
+    /// Puts events into the outbox, for each endpoint that wants them. Their ids rise in their order.
     fn put(&self, rows: &Transaction<'_>, events: &[OutboxEvent]) -> rusqlite::Result<()> {
         if events.is_empty() {
             return Ok(());
@@ -266,7 +267,7 @@ impl SqliteLedger {
         .await
     }
 
-    /// Tells keys that nobody has held for long enough.
+    /// Reports keys that no client has held for long enough.
     fn tell_empty(&self, rows: &Transaction<'_>) -> rusqlite::Result<u64> {
         let now_ms = self.now_ms();
         let tell = "UPDATE event_key SET generation = generation + 1, due_ms = ?1 + ?2 WHERE (kind, key) IN \
@@ -289,7 +290,7 @@ impl SqliteLedger {
         Ok(told.len() as u64)
     }
 
-    /// Forgets keys that were told as vacated or offline long ago.
+    /// Forgets keys that were reported as vacated or offline long ago.
     fn forget(&self, rows: &Transaction<'_>) -> rusqlite::Result<u64> {
         let forget = "DELETE FROM event_key WHERE (kind, key) IN \
              (SELECT kind, key FROM event_key WHERE due_ms <= ?1 AND generation % 2 = 0 ORDER BY due_ms LIMIT ?2) \
@@ -305,7 +306,7 @@ impl SqliteLedger {
     }
 }
 
-/// What all endpoints are told.
+/// Reads the wishes of all endpoints.
 pub(super) fn wishes(rows: &Transaction<'_>) -> rusqlite::Result<Vec<EndpointWish>> {
     let mut select = rows.prepare_cached("SELECT name, description FROM event_endpoint")?;
     let named = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;

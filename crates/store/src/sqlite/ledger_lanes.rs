@@ -1,5 +1,5 @@
-//! The outbox of the ledger in SQLite: what waits in which lane, and what could not be delivered. One node delivers all
-//! lanes.
+//! The outbox of the ledger in SQLite: which events wait in which lane, and which could not be delivered. One node
+//! delivers all lanes.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use crate::ledger::types::{
     STEP_ROWS, WaitingEvent, millis,
 };
 
-/// A lane is noted as seen again after this time, milliseconds.
+/// After this time a lane is recorded as seen again, milliseconds.
 const SEEN_MS: i64 = 3_600_000;
 
 impl SqliteLedger {
-    /// Every lane is this node's: those that it wants, and those that hold something of its endpoints. Nobody else
-    /// wants anything.
+    /// Returns all lanes of this node: the wanted ones, and those that contain events of its endpoints. There is no
+    /// other node.
     pub(crate) async fn share(&self, wanted: &[OutboxLane], _: u64) -> Result<LedgerShare, LedgerError> {
         let wanted = wanted.to_vec();
         self.transact(move |ledger, rows| {
@@ -27,7 +27,7 @@ impl SqliteLedger {
             for lane in &wanted {
                 see.execute(params![lane.endpoint, lane.lane, ledger.now_ms(), SEEN_MS])?;
             }
-            // Also those that an earlier description asks for: events are put into them.
+            // It includes lanes of an earlier description, because events are put into them.
             let list = WishList { version: 0, wishes: wishes(rows)? };
             let is_wanted = |endpoint: &str| wanted.iter().any(|wanted| wanted.endpoint == endpoint);
             for (endpoint, lane) in list.lanes(EventRoute { word: None, namespace: None, place: 0 }) {
@@ -102,7 +102,7 @@ impl SqliteLedger {
     }
 
     pub(crate) async fn finish(&self, ids: &[u64]) -> Result<(), LedgerError> {
-        // The first ones of a lane that was too long are below zero.
+        // The first events of a lane that was too long have negative ids.
         let ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
         self.transact(move |_, rows| {
             let mut delete = rows.prepare_cached("DELETE FROM event_outbox WHERE id = ?1")?;
@@ -147,7 +147,7 @@ impl SqliteLedger {
         .await
     }
 
-    /// Drops the oldest events of a lane that has too many, and puts `state.reset` before all that are left.
+    /// Drops the oldest events of a lane that has too many, and puts `state.reset` before all remaining events.
     fn shorten(&self, rows: &Transaction<'_>, lane: &OutboxLane) -> rusqlite::Result<u64> {
         let OutboxLane { endpoint, lane } = lane;
         let last = "SELECT id FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id > 0 \
@@ -156,19 +156,19 @@ impl SqliteLedger {
             rows.prepare_cached(last)?.query_row(params![endpoint, lane, self.options.lane_max], |row| row.get(0));
         let Some(last) = last.optional()? else { return Ok(0) };
         let last: i64 = last;
-        // What an earlier drop has told there goes with them.
+        // The `state.reset` of an earlier drop is deleted with them.
         let drop = "DELETE FROM event_outbox WHERE endpoint = ?1 AND lane = ?2 AND id <= ?3 RETURNING id";
         let gone = rows
             .prepare_cached(drop)?
             .query_map(params![endpoint, lane, last], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<i64>>>()?;
-        // No id comes twice: what was there before may be under way, and is finished by its id.
+        // No id is used twice: an earlier event may be in delivery, and is finished by its id.
         let put = "INSERT INTO event_outbox (id, endpoint, lane, made_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)";
         rows.execute(put, params![-last, endpoint, lane, self.now_ms(), self.options.narrator.tell_reset("dropped")])?;
         Ok(gone.into_iter().filter(|id| *id > 0).count() as u64)
     }
 
-    /// Forgets keys beyond those that are remembered, those first that were told first.
+    /// Forgets keys beyond the maximum; keys that were reported first are forgotten first.
     fn trim(&self, rows: &Transaction<'_>) -> rusqlite::Result<u64> {
         let count = "SELECT count(*) FROM event_key WHERE due_ms IS NOT NULL AND generation % 2 = 0";
         let surplus = rows.query_row(count, [], |row| row.get::<_, u64>(0))?.saturating_sub(self.options.keys_max);
@@ -212,7 +212,7 @@ impl SqliteLedger {
     pub(crate) async fn retry_dead(&self, ids: &[u64]) -> Result<u64, LedgerError> {
         let ids = ids.to_vec();
         self.transact(move |ledger, rows| {
-            // It is as old as it is now: its age begins anew.
+            // The age of the event starts again now.
             let back = "INSERT INTO event_outbox (endpoint, lane, made_ms, body) \
                  SELECT endpoint, lane, ?2, body FROM event_dead WHERE id = ?1";
             let mut back = rows.prepare_cached(back)?;
@@ -243,9 +243,9 @@ fn delete_dead(rows: &Transaction<'_>, ids: &[u64]) -> rusqlite::Result<u64> {
     ids.iter().try_fold(0, |deleted, id| Ok(deleted + delete.execute([id])? as u64))
 }
 
-/// Drops the oldest dead letters beyond the newest `most`; returns how many.
+/// Drops the oldest dead letters beyond the newest `most`, and returns how many.
 fn drop_oldest(rows: &Transaction<'_>, most: u64) -> rusqlite::Result<u64> {
-    // Ids alone show that there can't be too many.
+    // The ids alone can show that there are not too many.
     let spread = "SELECT coalesce(max(id) - min(id), 0) FROM event_dead";
     if rows.query_row(spread, [], |row| row.get::<_, u64>(0))? < most {
         return Ok(0);
@@ -254,7 +254,7 @@ fn drop_oldest(rows: &Transaction<'_>, most: u64) -> rusqlite::Result<u64> {
     Ok(rows.execute(drop, [most])? as u64)
 }
 
-/// Lets go of lanes of endpoints that were not known since, with some of what waits there; returns how much.
+/// Removes lanes of endpoints that were not seen since a time, with some of their waiting events. Returns how many.
 fn retire(rows: &Transaction<'_>, since_ms: i64) -> rusqlite::Result<u64> {
     let retired = "SELECT endpoint, lane FROM event_lane WHERE seen_ms < ?1 LIMIT 1";
     let found: Option<(String, u32)> =

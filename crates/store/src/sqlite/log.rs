@@ -1,4 +1,4 @@
-//! Moves committed pages from the log to the file in a thread of its own, so that publishers do not wait for that.
+//! Moves committed pages from the log to the file in a separate thread, so that publishers do not wait for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use rusqlite::{Connection, Row};
 use super::connection::connect;
 use crate::metrics::StoreMetrics;
 
-/// Between two checks of the log.
+/// The interval between two checks of the log.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// While the writer is busy, pages (4 KiB) are moved when at least so many wait in the log: each page is moved once,
+/// While the writer is busy, pages (4 KiB) are moved when at least this many wait in the log. Each page is moved once,
 /// however often it was written, and every move syncs the file.
 const MOVE_PAGES_MIN: i64 = 16_000;
-/// Pages of a log that is too long. A busy writer keeps the log from ever being empty when its pages are moved; such a
-/// log is emptied by the writer itself, once.
+/// The length in pages from which a log is too long. A busy writer keeps the log from ever being empty when its pages
+/// are moved. The writer itself empties such a log once.
 const LONG_LOG_PAGES: i64 = 32_000;
 // Pages are moved before the log counts as too long.
 const _: () = assert!(MOVE_PAGES_MIN < LONG_LOG_PAGES);
 
-/// The thread and all it owns.
+/// The thread with its state.
 pub(super) struct WalCheckpointer {
     path: PathBuf,
     metrics: Arc<StoreMetrics>,
@@ -33,7 +33,7 @@ impl WalCheckpointer {
         WalCheckpointer { path, metrics, is_long: Arc::default() }
     }
 
-    /// A flag that turns true when the writer has to empty the log itself.
+    /// A flag that becomes true when the writer must empty the log itself.
     pub(super) fn is_long(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_long)
     }
@@ -48,7 +48,7 @@ impl WalCheckpointer {
                 continue;
             }
             if let Err(error) = self.move_pages(&mut connection, before == commits) {
-                tracing::warn!(%error, "the log of the primary database could not be moved on");
+                tracing::warn!(%error, "pages of the primary database's log could not be moved to its file");
                 connection = None;
             }
         }

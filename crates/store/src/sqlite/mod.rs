@@ -1,5 +1,5 @@
-//! The primary database in one SQLite file: one thread writes in batches, a few read, one moves pages from the log to
-//! the file.
+//! The primary database in one SQLite file. One thread writes in batches, a few threads read, and one moves pages from
+//! the log to the file.
 
 mod channel_rows;
 pub(crate) mod connection;
@@ -16,6 +16,7 @@ pub(crate) mod queue;
 mod reactions;
 mod reader;
 mod seen;
+pub(crate) mod size;
 mod writer;
 
 use std::fs::File;
@@ -40,10 +41,10 @@ use crate::refusal::StoreRefusal;
 use crate::runs::{self, KnownRuns};
 use crate::settings::PrimaryOptions;
 
-/// A handle of the threads.
+/// A handle of the database threads.
 pub(crate) struct SqlitePrimary {
     writes: SyncSender<WriteRequest>,
-    /// None once the store is closed.
+    /// The queue of reads. `None` once the store is closed.
     reads: Mutex<Option<Sender<ReadRequest>>>,
     metrics: Arc<StoreMetrics>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -52,7 +53,7 @@ pub(crate) struct SqlitePrimary {
 }
 
 impl SqlitePrimary {
-    /// Opens the file, which is made if it does not exist, and starts the threads.
+    /// Opens the file, which is created if it does not exist, and starts the threads.
     pub(crate) fn open(
         path: &Path,
         settings: &PrimaryOptions,
@@ -96,7 +97,7 @@ impl SqlitePrimary {
         let write = move || {
             let Err(panicked) = caught(|| writer.serve(&write_requests)) else { return };
             thread_metrics.fail(&panicked);
-            // The writer has ended: every write is refused until the store is closed.
+            // The writer has ended. Every write is refused until the store is closed.
             while let Ok(write) = write_requests.recv()
                 && !matches!(write, WriteRequest::Close)
             {
@@ -108,7 +109,7 @@ impl SqlitePrimary {
         Ok(SqlitePrimary { writes, reads: Mutex::new(Some(reads)), metrics, threads: Mutex::new(threads), lock })
     }
 
-    /// Queues a write. It is returned if the queue has no room for it, or if the writer has ended.
+    /// Queues a write. Returns it if the queue has no room, or if the writer has ended.
     pub(crate) fn write(&self, write: WriteRequest) -> Option<(WriteRequest, StoreRefusal)> {
         match self.writes.try_send(write) {
             Ok(()) => None,
@@ -117,7 +118,7 @@ impl SqlitePrimary {
         }
     }
 
-    /// Queues a read. It is returned if the readers have ended.
+    /// Queues a read. Returns it if the readers have ended.
     pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
         match &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(reads) => reads.send(read).err().map(|unread| unread.0),
@@ -136,8 +137,8 @@ impl SqlitePrimary {
     }
 }
 
-/// Begins a run, because the file may have been replaced since it was opened last. Returns all remembered runs, the
-/// new one last.
+/// Begins a run, because the file may have been replaced since it was last open. Returns all remembered runs, the new
+/// one last.
 fn begin_run(connection: &mut Connection) -> rusqlite::Result<KnownRuns> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 
 use crate::reactions::{ReactionPlace, ReactionRow};
 
-/// Writes rows in the place of those that are there.
+/// Writes rows and replaces existing ones.
 pub(super) fn keep(connection: &Connection, rows: &[ReactionRow]) -> rusqlite::Result<()> {
     let keep = "INSERT INTO reaction (channel, contributor, state, changed_ms) VALUES (?1, ?2, ?3, ?4) \
          ON CONFLICT (channel, contributor) DO UPDATE SET state = ?3, changed_ms = ?4";
@@ -15,7 +15,7 @@ pub(super) fn keep(connection: &Connection, rows: &[ReactionRow]) -> rusqlite::R
     })
 }
 
-/// The rows behind a place, at most `limit`.
+/// Reads at most `limit` rows after a place.
 pub(super) fn read(connection: &Connection, after: &ReactionPlace, limit: usize) -> rusqlite::Result<Vec<ReactionRow>> {
     let select = "SELECT channel, contributor, state, changed_ms FROM reaction \
          WHERE (channel, contributor) > (?1, ?2) ORDER BY channel, contributor LIMIT ?3";
@@ -28,7 +28,7 @@ pub(super) fn read(connection: &Connection, after: &ReactionPlace, limit: usize)
     rows.collect()
 }
 
-/// Deletes rows of channels in which nothing has changed since a time, Unix milliseconds, at most `limit`; returns how
+/// Deletes at most `limit` rows of channels in which nothing has changed since a time, Unix milliseconds. Returns how
 /// many.
 pub(super) fn expire(connection: &Connection, before_ms: u64, limit: u64) -> rusqlite::Result<u64> {
     let delete = "DELETE FROM reaction WHERE (channel, contributor) IN (\

@@ -1,4 +1,4 @@
-//! Runs read requests.
+//! Runs the read requests.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,10 +22,10 @@ use crate::refusal::StoreRefusal;
 use crate::rows::{intact, readable};
 use crate::runs::KnownRuns;
 
-/// One of the threads that read.
+/// One of the reading threads.
 pub(super) struct SqliteReader {
     path: PathBuf,
-    /// None at first and after a failure.
+    /// The connection. `None` at first and after a failure.
     connection: Option<Connection>,
     events: EventSink,
     writes: SyncSender<WriteRequest>,
@@ -44,7 +44,7 @@ impl SqliteReader {
         SqliteReader { path, connection: None, events, writes, metrics, runs }
     }
 
-    /// Serves until all senders of requests are dropped.
+    /// Serves requests until all senders are dropped.
     pub(super) fn serve(mut self, requests: &Mutex<Receiver<ReadRequest>>) {
         while let Some(read) = next(requests) {
             let result = caught(|| self.read(&read)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
@@ -93,7 +93,8 @@ impl SqliteReader {
     }
 }
 
-/// The history of a channel within one transaction, so all of one moment; none = the channel does not exist.
+/// The history of a channel, read within one transaction so that all of it is of the same moment. `None` = the channel
+/// does not exist.
 pub(super) fn history(
     connection: &Connection,
     load: &HistoryLoad,

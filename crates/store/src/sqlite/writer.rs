@@ -1,5 +1,5 @@
-//! The one thread that writes. The requests that come during a commit are the next batch: the more there are, the more
-//! one commit carries.
+//! The only thread that writes. Requests that arrive during a commit form the next batch. So one commit carries more
+//! requests under load.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
@@ -13,24 +13,29 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::channel_rows::{ChannelRows, TRIM_STEP_ROWS};
 use super::connection::connect;
 use super::failure::{note_damage, refusal_of, unreadable};
-use super::{directory, facts, inbox, reactions, reader, seen};
+use super::{directory, facts, inbox, reactions, reader, seen, size};
+use crate::admission::{admit, ordinary_bytes};
 use crate::batch::{Committed, WriteRequest, WriteResult};
 use crate::clock::now_ms;
 use crate::events::{EventSink, StoreEvent};
+use crate::growth::{GrowthBudget, GrowthClass, GrowthLimits};
 use crate::metrics::StoreMetrics;
 use crate::panics::caught;
 use crate::runs::KnownRuns;
 use crate::settings::PrimaryOptions;
 
-/// Between two removals of old rows, and between two attempts to write to a database that fails.
+/// The interval between two deletions of old rows, and between two attempts to write to a failing database.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two removals of old rows while there is more to remove.
+/// The interval between two deletions of old rows while there are more to delete.
 const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
-/// The writer's thread and all it owns.
+/// The interval between two attempts to empty the log while the database is full and a reader is active.
+const EMPTY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The writer's thread with its state.
 pub(super) struct SqliteWriter {
     path: PathBuf,
-    /// None after a failure, until the next attempt.
+    /// The connection. `None` after a failure, until the next attempt.
     connection: Option<Connection>,
     channels: ChannelRows,
     commit_delay: Duration,
@@ -41,10 +46,14 @@ pub(super) struct SqliteWriter {
     reactions_expire_ms: u64,
     events: EventSink,
     metrics: Arc<StoreMetrics>,
-    /// The log has become too long.
+    /// True if the log has become too long.
     is_log_long: Arc<AtomicBool>,
     trim_at: Instant,
-    /// Makes epochs, which must differ from all earlier ones: a new state of the standard hasher is random.
+    limits: GrowthLimits,
+    budget: GrowthBudget,
+    /// When the log may be emptied again to make room.
+    empty_at: Instant,
+    /// The source of epochs, which must differ from all earlier ones. A new state of the standard hasher is random.
     random: RandomState,
     serial: u64,
     runs: KnownRuns,
@@ -60,6 +69,8 @@ impl SqliteWriter {
         is_log_long: Arc<AtomicBool>,
         runs: KnownRuns,
     ) -> Self {
+        let limits = settings.growth_limits();
+        metrics.size.limit_to(limits);
         let (commit_delay, commit_size) = (settings.store.commit_delay, settings.store.commit_size.max(1));
         SqliteWriter {
             path,
@@ -73,13 +84,16 @@ impl SqliteWriter {
             metrics,
             is_log_long,
             trim_at: Instant::now(),
+            limits,
+            budget: GrowthBudget::new(limits),
+            empty_at: Instant::now(),
             random: RandomState::new(),
             serial: 0,
             runs,
         }
     }
 
-    /// Serves until it is told to close.
+    /// Serves requests until it gets a close.
     pub(super) fn serve(mut self, requests: &Receiver<WriteRequest>) {
         let mut batch = Vec::new();
         loop {
@@ -93,6 +107,10 @@ impl SqliteWriter {
                 self.fill(&mut batch, requests);
             }
             let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
+            if self.limits.are_set() && !batch.is_empty() {
+                self.make_room(&batch);
+                admit(&mut batch, &mut self.budget, &self.events, &self.metrics);
+            }
             if !batch.is_empty() {
                 self.commit(&mut batch);
             }
@@ -119,6 +137,49 @@ impl SqliteWriter {
         }
     }
 
+    /// Looks at the size of the database, and empties the log if a batch has no room beside it.
+    fn make_room(&mut self, batch: &[WriteRequest]) {
+        let Some(log) = self.look() else { return };
+        let is_wanted = log > 0 && ordinary_bytes(batch) > self.budget.room(GrowthClass::Ordinary).0;
+        if is_wanted || self.is_log_in_the_way(log) {
+            self.give_log_back();
+        }
+    }
+
+    /// Whether a log takes too much of a short disk: removals, bans and the next start need its space.
+    fn is_log_in_the_way(&self, log: u64) -> bool {
+        log >= size::LOG_WORTH && self.budget.is_disk_near()
+    }
+
+    /// Empties the log, and looks again.
+    fn give_log_back(&mut self) {
+        if self.empty_at > Instant::now() {
+            return;
+        }
+        self.empty_at = Instant::now() + EMPTY_INTERVAL;
+        if let Some(connection) = &self.connection {
+            match size::empty_log(connection) {
+                Ok(true) => self.empty_at = Instant::now(),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "the log of the primary database could not be emptied"),
+            }
+        }
+        self.look();
+    }
+
+    /// Looks at the size of the database. Returns the size of its log in bytes. `None` = the look failed, and the next
+    /// write reports the reason.
+    fn look(&mut self) -> Option<u64> {
+        if self.connection.is_none() {
+            self.connection = connect(&self.path).ok();
+        }
+        let (reading, log) = size::look(self.connection.as_ref()?, &self.path).ok()?;
+        self.budget.begin_look();
+        self.budget.end_look(reading);
+        self.metrics.size.note(&self.budget);
+        Some(log)
+    }
+
     /// Writes a batch in one transaction, then reports all results.
     fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
@@ -127,19 +188,21 @@ impl SqliteWriter {
         match result {
             Ok(results) => {
                 self.metrics.succeed();
+                self.budget.settle();
                 let dones =
                     batch.drain(..).zip(results).filter_map(|(write, result)| Committed::of(write, result, &self.runs));
                 Committed::tell_all(dones.map(|done| self.read(done)), &self.events, &self.metrics);
                 self.empty_log();
             }
             Err(error) => {
+                self.budget.give_back();
                 self.fail(&error);
                 WriteRequest::refuse_all(batch, &self.events);
             }
         }
     }
 
-    /// Reads a history that has to be reported.
+    /// Reads a history that must be reported.
     fn read(&self, done: Committed) -> Committed {
         let (Committed::Unread(load), Some(connection)) = (&done, &self.connection) else { return done };
         let read = caught(|| reader::history(connection, load, &self.runs))
@@ -150,8 +213,8 @@ impl SqliteWriter {
         Committed::Made { channel: load.channel.clone(), load: load.id, history }
     }
 
-    /// Writes a batch in one transaction. An item that the database refuses for its values is left out, and the others
-    /// are written.
+    /// Writes a batch in one transaction. An item that the database refuses because of its values is skipped, and the
+    /// others are written.
     fn write(&mut self, batch: &[WriteRequest]) -> rusqlite::Result<Vec<WriteResult>> {
         let mut results = vec![WriteResult::Nothing; batch.len()];
         let mut connection = match self.connection.take() {
@@ -183,8 +246,8 @@ impl SqliteWriter {
         }
     }
 
-    /// Writes the items that can be written: a part that fails by its values is undone and tried again in halves, down
-    /// to single items.
+    /// Writes the items that can be written. If a part fails because of its values, it is undone and tried again in
+    /// halves, down to single items.
     fn write_in_parts(
         &mut self,
         connection: &Connection,
@@ -192,7 +255,7 @@ impl SqliteWriter {
         results: &mut [WriteResult],
         now_ms: u64,
     ) -> rusqlite::Result<()> {
-        // The last is the next.
+        // The last element is processed next.
         let mut parts = vec![(batch, results)];
         while let Some((part, results)) = parts.pop() {
             connection.execute_batch("SAVEPOINT part")?;
@@ -215,7 +278,7 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Writes all items of a part; when one item fails, all fail.
+    /// Writes all items of a part. If one item fails, all fail.
     fn write_part(
         &mut self,
         connection: &Connection,
@@ -256,12 +319,12 @@ impl SqliteWriter {
                     seen::note(connection, rows)?;
                     WriteResult::Nothing
                 }
+                WriteRequest::ForgetSeen { user, .. } => WriteResult::SeenForgotten(seen::forget(connection, user)?),
                 WriteRequest::KeepReactions { rows, .. } => {
                     reactions::keep(connection, rows)?;
                     WriteResult::Nothing
                 }
-                // No other process writes to the file, so the run does not change.
-                // No outbox is in this file.
+                // No other process writes to the file, so the run does not change. There is no outbox in this file.
                 WriteRequest::AppendRows(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {
                     WriteResult::Nothing
                 }
@@ -270,7 +333,7 @@ impl SqliteWriter {
         self.channels.write_changed(connection)
     }
 
-    /// Notes a failure. The connection and the cache of channels may be wrong after it: both are dropped.
+    /// Records a failure. The connection and the cache of channels may be wrong afterwards, so both are dropped.
     fn fail(&mut self, error: &rusqlite::Error) {
         note_damage(error, &self.metrics);
         self.metrics.fail(error);
@@ -279,12 +342,19 @@ impl SqliteWriter {
         self.trim_at = Instant::now() + TRIM_INTERVAL;
     }
 
-    /// Removes some of the old rows. It writes in any case, and so notices that a failed database works again.
+    /// Deletes some of the old rows. It always writes, and so notices when a failed database works again.
     fn trim(&mut self) {
+        // This also runs after a failure: a full disk may have room once the log is empty.
+        if let Some(log) = self.look()
+            && self.is_log_in_the_way(log)
+        {
+            self.give_log_back();
+        }
         let trimmed = caught(|| self.try_trim()).unwrap_or_else(|panicked| Err(unreadable(panicked)));
         match trimmed {
             Ok(has_more) => {
                 self.metrics.succeed();
+                self.look();
                 self.trim_at = Instant::now() + if has_more { TRIM_INTERVAL_BUSY } else { TRIM_INTERVAL };
             }
             Err(error) => self.fail(&error),
@@ -321,7 +391,7 @@ impl SqliteWriter {
         Ok(has_more || [count, facts, seen, reactions].contains(&TRIM_STEP_ROWS))
     }
 
-    /// Empties the log if it has become too long; publishers wait for it.
+    /// Empties the log if it has become too long. Publishers wait meanwhile.
     fn empty_log(&mut self) {
         if let Some(connection) = &self.connection
             && self.is_log_long.swap(false, Relaxed)

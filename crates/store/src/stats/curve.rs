@@ -1,8 +1,8 @@
-//! The audience of a channel over time, from rows by minute and part. Pure.
+//! Computes the audience of a channel over time from rows for each minute and part. The module is pure.
 
 use crate::sketch::Sketch;
 
-/// A row of an audience: one minute, as one part of the cluster counts it.
+/// A row of an audience: one minute, as one part of the cluster counted it.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) minute: u64,
@@ -11,31 +11,32 @@ pub(super) struct Seen {
     pub(super) users: Sketch,
 }
 
-/// An audience by time.
+/// The audience of a channel over time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Curve {
-    /// Steps with at least one row, in order of time.
+    /// The steps with at least one row, in order of time.
     pub points: Vec<Point>,
-    /// Most subscribers at a time.
+    /// The maximum number of simultaneous subscribers.
     pub peak: u64,
-    /// Different users of the whole time.
+    /// The number of different users in the whole time.
     pub users: u64,
 }
 
-/// An audience within one step.
+/// The audience within one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
     /// When the step begins, Unix seconds.
     pub time_s: u64,
-    /// Subscribers at the end of its last minute.
+    /// The number of subscribers at the end of the step's last minute.
     pub current: u64,
-    /// Most subscribers at a time; with several nodes the sum of theirs, which need not have been at the same moment.
+    /// The maximum number of simultaneous subscribers. With several nodes it is the sum of their maxima, which may be
+    /// of different moments.
     pub peak: u64,
-    /// Different users.
+    /// The number of different users.
     pub users: u64,
 }
 
-/// Makes the curve. The rows must be in the order of their minutes.
+/// Computes the curve. The rows must be in the order of their minutes.
 pub(super) fn draw(rows: impl IntoIterator<Item = Seen>, step_s: u64) -> Curve {
     let mut curve = Curve::default();
     let (mut all, mut of_step) = (Sketch::default(), Sketch::default());

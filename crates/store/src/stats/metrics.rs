@@ -1,19 +1,19 @@
-//! Counters of the statistics, and the health of their database.
+//! The counters of the statistics, and the health of their database.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Counters of the statistics.
+/// The counters of the statistics.
 #[derive(Debug, Default)]
 pub struct StatsMetrics {
-    /// Rows written.
+    /// The number of rows written.
     pub written: AtomicU64,
-    /// Rows dropped, because the queue had no room or the database failed.
+    /// The number of rows dropped because the queue had no room or the database failed.
     pub dropped: AtomicU64,
-    /// Rows that wait for a batch.
+    /// The number of rows that wait for a batch.
     pub waiting: AtomicU64,
-    /// Batches that failed.
+    /// The number of batches that failed.
     pub failures: AtomicU64,
-    /// Queries that wait or are under way.
+    /// The number of queries that wait or are in progress.
     pub reading: AtomicU64,
     is_failing: AtomicBool,
 }
@@ -44,7 +44,7 @@ impl StatsMetrics {
         }
     }
 
-    /// Counts a row that the database refuses for its values.
+    /// Counts a row that the database refuses because of its values.
     pub(super) fn refuse(&self, error: &dyn std::fmt::Display) {
         tracing::debug!(%error, "the stats database refuses a row");
         self.waiting.fetch_sub(1, Relaxed);

@@ -1,8 +1,8 @@
-//! The stats database: connections, audiences and traffic by the minute, and events that clients report. It is large,
+//! The stats database: connections, audiences and traffic for each minute, and events that clients report. It is large,
 //! and its loss is acceptable.
 //!
-//! [`Stats::record`] never blocks: rows go to the database in batches, and rows that the queue has no room for are
-//! dropped and counted.
+//! [`Stats::record`] never blocks. Rows are written in batches, and rows beyond the queue's capacity are dropped and
+//! counted.
 
 mod curve;
 mod metrics;
@@ -16,16 +16,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub use curve::{Curve, Point};
 pub use metrics::StatsMetrics;
-pub use types::{EventCount, OnStatsResult, Range, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult};
+pub use types::{
+    ErasedEvents, EventCount, EventErasure, OnErased, OnStatsResult, Range, RankBy, RankedItem, Row, StatsOptions,
+    StatsQuery, StatsResult,
+};
 
-use self::queue::{PendingQuery, StatsCommand};
+use self::queue::{PendingQuery, StatsCommand, StatsTask};
+use crate::batch::OnDone;
 use crate::errors::OpenError;
 use crate::postgres::PostgresAddress;
 use crate::refusal::StoreRefusal;
 use crate::settings::DatabaseUrl;
 
-/// Number of queries that may wait or be under way.
+/// The maximum number of queries that wait or are in progress.
 const QUERIES_MAX: u64 = 256;
+
+/// A callback for the result of a writer's task.
+type OnTaskDone<T> = Box<dyn FnOnce(Result<T, StoreRefusal>) + Send>;
 
 /// A handle of the stats database.
 pub struct Stats {
@@ -40,7 +47,7 @@ enum StatsBackend {
 }
 
 impl Stats {
-    /// Opens the database, and brings its schema up to date if the settings want that.
+    /// Opens the database. If the settings ask for it, the schema is migrated first.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -58,20 +65,54 @@ impl Stats {
         Ok(Stats { backend, metrics, queue_size: settings.stats.queue_size as u64 })
     }
 
-    /// Queues a row, or drops it if the queue has no room.
+    /// Queues a row, or drops it if the queue is full.
     pub fn record(&self, row: Row) {
         if self.metrics.waiting.fetch_add(1, Relaxed) >= self.queue_size {
             self.metrics.waiting.fetch_sub(1, Relaxed);
             self.metrics.dropped.fetch_add(1, Relaxed);
             return;
         }
+        self.send(StatsCommand::Row(row));
+    }
+
+    fn send(&self, command: StatsCommand) {
         match &self.backend {
-            StatsBackend::Sqlite(stats) => stats.send(StatsCommand::Row(row)),
-            StatsBackend::Postgres(stats) => stats.send(StatsCommand::Row(row)),
+            StatsBackend::Sqlite(stats) => stats.send(command),
+            StatsBackend::Postgres(stats) => stats.send(command),
         }
     }
 
-    /// Queues a query; `done` takes its result.
+    /// Calls `done` when all earlier recorded rows are written, or dropped because the database fails. Refused with
+    /// [`StoreRefusal::QueueFull`] while too many queries wait.
+    pub fn settle(&self, done: OnDone) {
+        if let Some(done) = self.counted(done) {
+            self.send(StatsCommand::Task(StatsTask::Settle(done)));
+        }
+    }
+
+    /// Deletes events of a user in one step, after the rows that this node recorded earlier. Refused like
+    /// [`Stats::settle`]. [`StoreRefusal::Failed`] means that nothing was deleted, and the step can be repeated.
+    pub fn erase(&self, erasure: EventErasure, done: OnErased) {
+        if let Some(done) = self.counted(done) {
+            self.send(StatsCommand::Task(StatsTask::Erase(erasure, done)));
+        }
+    }
+
+    /// Counts a task as a query until it is done. `None` = too many queries wait, and the task is refused.
+    fn counted<T: 'static>(&self, done: OnTaskDone<T>) -> Option<OnTaskDone<T>> {
+        let metrics = Arc::clone(&self.metrics);
+        if metrics.reading.fetch_add(1, Relaxed) >= QUERIES_MAX {
+            metrics.reading.fetch_sub(1, Relaxed);
+            done(Err(StoreRefusal::QueueFull));
+            return None;
+        }
+        Some(Box::new(move |result| {
+            metrics.reading.fetch_sub(1, Relaxed);
+            done(result);
+        }))
+    }
+
+    /// Queues a query. `done` receives its result.
     pub fn query(&self, query: StatsQuery, done: OnStatsResult) {
         if self.metrics.reading.fetch_add(1, Relaxed) >= QUERIES_MAX {
             self.metrics.reading.fetch_sub(1, Relaxed);

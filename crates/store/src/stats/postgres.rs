@@ -1,4 +1,4 @@
-//! Statistics in PostgreSQL: one thread with a runtime of its own; one connection writes in batches, a few read.
+//! Statistics in PostgreSQL: one thread with its own runtime. One connection writes in batches, and a few read.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,8 +13,10 @@ use tokio_postgres::{Client, Error};
 
 use super::curve::{Seen, draw};
 use super::metrics::StatsMetrics;
-use super::queue::{BATCH, DAY, DELAY, PendingQuery, StatsCommand};
-use super::types::{EventCount, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult};
+use super::queue::{BATCH, DAY, DELAY, ERASED_ROWS_MAX, PendingQuery, StatsCommand, StatsTask};
+use super::types::{
+    ErasedEvents, EventCount, EventErasure, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult,
+};
 use crate::clock::now_ms;
 use crate::errors::OpenError;
 use crate::migrate::STATS;
@@ -22,10 +24,10 @@ use crate::postgres::{PostgresAddress, PostgresClient, PostgresError};
 use crate::refusal::StoreRefusal;
 use crate::sketch::Sketch;
 
-/// Between two removals of old days.
+/// The interval between two deletions of old days.
 const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A handle of the thread.
+/// A handle of the database thread.
 pub(super) struct PostgresStats {
     commands: UnboundedSender<StatsCommand>,
     queries: UnboundedSender<PendingQuery>,
@@ -33,7 +35,7 @@ pub(super) struct PostgresStats {
 }
 
 impl PostgresStats {
-    /// Connects once, to check the schema if the server can be reached, and starts the thread.
+    /// Connects once to check the schema if the server can be reached, and starts the thread.
     pub(super) fn open(
         address: &PostgresAddress,
         settings: &StatsOptions,
@@ -95,9 +97,9 @@ impl PostgresStats {
 struct PostgresStatsWriter {
     address: PostgresAddress,
     settings: StatsOptions,
-    /// None at first and after a failure.
+    /// The connection. `None` at first and after a failure.
     link: Option<PostgresClient>,
-    /// Days (since 1970) that have their partitions.
+    /// The days (since 1970) that already have partitions.
     days: BTreeSet<i64>,
     metrics: Arc<StatsMetrics>,
 }
@@ -107,7 +109,7 @@ impl PostgresStatsWriter {
         let mut trim_at = Instant::now();
         let mut is_over = false;
         while !is_over {
-            let mut rows = Vec::new();
+            let (mut rows, mut task) = (Vec::new(), None);
             let mut until = trim_at;
             while rows.len() < BATCH {
                 match tokio::time::timeout_at(until, command_receiver.recv()).await {
@@ -116,6 +118,10 @@ impl PostgresStatsWriter {
                             until = Instant::now() + DELAY;
                         }
                         rows.push(row);
+                    }
+                    Ok(Some(StatsCommand::Task(asked))) => {
+                        task = Some(asked);
+                        break;
                     }
                     Err(_) => break,
                     Ok(Some(StatsCommand::Close) | None) => {
@@ -127,6 +133,9 @@ impl PostgresStatsWriter {
             if !rows.is_empty() {
                 self.write_all(&rows).await;
             }
+            if let Some(task) = task {
+                self.carry_out(task).await;
+            }
             if Instant::now() >= trim_at {
                 trim_at = Instant::now() + TRIM_INTERVAL;
                 if let Err(error) = self.trim().await {
@@ -137,10 +146,10 @@ impl PostgresStatsWriter {
         }
     }
 
-    /// Writes rows. A part that fails by the values of its rows is tried again in halves, down to single rows; those
-    /// are dropped.
+    /// Writes rows. If a part fails because of its values, it is tried again in halves, down to single rows. Bad single
+    /// rows are dropped.
     async fn write_all(&mut self, rows: &[Row]) {
-        // The last is the next.
+        // The last element is processed next.
         let mut parts = vec![rows];
         while let Some(part) = parts.pop() {
             let failure = match self.write_in_time(part).await {
@@ -160,7 +169,37 @@ impl PostgresStatsWriter {
         }
     }
 
-    /// Ends the transaction of a failed write; whether the connection can still be used.
+    async fn carry_out(&mut self, task: StatsTask) {
+        match task {
+            StatsTask::Settle(done) => done(Ok(())),
+            StatsTask::Erase(erasure, done) => {
+                let timeout = self.address.timeout;
+                let erased = tokio::time::timeout(timeout, self.erase(&erasure)).await;
+                let erased = erased.map_err(PostgresError::from).and_then(|erased| erased);
+                done(erased.map_err(|error| {
+                    tracing::warn!(%error, "events of a user could not be deleted from the stats database");
+                    self.link = None;
+                    StoreRefusal::Failed
+                }));
+            }
+        }
+    }
+
+    /// Deletes the events of a user within the next minutes. It takes as many minutes as fit into the rows of a step,
+    /// at least one.
+    async fn erase(&mut self, erasure: &EventErasure) -> Result<ErasedEvents, PostgresError> {
+        let EventErasure { user, from } = erasure;
+        let from = i64::try_from(*from).unwrap_or(i64::MAX);
+        let client = self.link().await?;
+        let behind = "SELECT minute FROM touchline_stats.event WHERE minute >= $1 ORDER BY minute OFFSET $2 LIMIT 1";
+        let behind = client.query_opt(behind, &[&from, &(ERASED_ROWS_MAX as i64)]).await?;
+        let behind = behind.map(|row| row.get::<_, i64>(0).max(from.saturating_add(1)));
+        let delete = "DELETE FROM touchline_stats.event WHERE minute >= $1 AND minute < $2 AND \"user\" = $3";
+        let count = client.execute(delete, &[&from, &behind.unwrap_or(i64::MAX), &&**user]).await?;
+        Ok(ErasedEvents { count, next: behind.map(|minute| minute as u64) })
+    }
+
+    /// Ends the transaction of a failed write. Returns whether the connection can still be used.
     async fn roll_back(&self) -> bool {
         match &self.link {
             Some(link) => link.client.batch_execute("ROLLBACK").await.is_ok(),
@@ -207,7 +246,7 @@ impl PostgresStatsWriter {
     }
 }
 
-/// Rows of one table by column.
+/// The rows of one table by column.
 struct Columns<'r, const N: usize, const T: usize> {
     numbers: [Vec<i64>; N],
     texts: [Vec<&'r str>; T],
@@ -225,7 +264,7 @@ impl<'r, const N: usize, const T: usize> Columns<'r, N, T> {
         self.texts.iter_mut().zip(texts).for_each(|(column, text)| column.push(text));
     }
 
-    /// Runs a statement with all columns, numbers before texts, and one more.
+    /// Runs a statement with all columns, numbers before texts, and one more parameter.
     async fn write(&self, client: &Client, statement: &str, last: Option<&(dyn ToSql + Sync)>) -> Result<(), Error> {
         if self.numbers.iter().any(Vec::is_empty) {
             return Ok(());
@@ -237,7 +276,7 @@ impl<'r, const N: usize, const T: usize> Columns<'r, N, T> {
     }
 }
 
-/// Rows by table.
+/// The rows of a batch by table.
 #[derive(Default)]
 struct RowBatch<'r> {
     days: BTreeSet<i64>,
@@ -286,7 +325,7 @@ impl<'r> RowBatch<'r> {
         }
     }
 
-    /// One statement for each table, one transaction for all.
+    /// Writes the rows with one statement for each table, in one transaction.
     async fn write(&self, client: &Client) -> Result<(), Error> {
         client.batch_execute("BEGIN").await?;
         self.connections.write(client, INTO_CONNECTION, None).await?;
@@ -297,7 +336,7 @@ impl<'r> RowBatch<'r> {
     }
 }
 
-/// Runs queries until all senders of queries are dropped.
+/// Runs queries until all senders are dropped.
 async fn read_all(
     address: PostgresAddress,
     query_receiver: Arc<tokio::sync::Mutex<UnboundedReceiver<PendingQuery>>>,

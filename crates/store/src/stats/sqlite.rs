@@ -1,4 +1,4 @@
-//! Statistics in one SQLite file: one thread writes in batches, a few read.
+//! Statistics in one SQLite file: one thread writes in batches, and a few threads read.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::curve::{Seen, draw};
 use super::metrics::StatsMetrics;
-use super::queue::{BATCH, DELAY, PendingQuery, StatsCommand, TRIM_INTERVAL};
-use super::types::{EventCount, Range, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult};
+use super::queue::{BATCH, DELAY, ERASED_ROWS_MAX, PendingQuery, StatsCommand, StatsTask, TRIM_INTERVAL};
+use super::types::{
+    ErasedEvents, EventCount, EventErasure, Range, RankBy, RankedItem, Row, StatsOptions, StatsQuery, StatsResult,
+};
 use crate::clock::now_ms;
 use crate::errors::OpenError;
 use crate::migrate::STATS;
@@ -22,15 +24,15 @@ use crate::sqlite::connection::{connect, open, thread};
 use crate::sqlite::failure::refusal_of;
 use crate::sqlite::queue::next;
 
-/// Rows deleted from each table in one step.
+/// The number of rows deleted from each table in one step.
 const TRIM_STEP_ROWS: usize = 20_000;
-/// Bits of an id below its milliseconds.
+/// The number of low bits of an id below its milliseconds.
 const SERIAL_BITS: u32 = 20;
 
-/// A handle of the threads.
+/// A handle of the database threads.
 pub(super) struct SqliteStats {
     commands: Sender<StatsCommand>,
-    /// None once the database is closed.
+    /// The queue of queries. `None` once the database is closed.
     queries: Mutex<Option<Sender<PendingQuery>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as the database is open.
@@ -77,11 +79,11 @@ impl SqliteStats {
 
 struct SqliteStatsWriter {
     path: PathBuf,
-    /// None after a failure.
+    /// The connection. `None` after a failure.
     connection: Option<Connection>,
     metrics: Arc<StatsMetrics>,
     retention: Duration,
-    /// Makes ids different within a millisecond.
+    /// Makes ids within the same millisecond different.
     serial: u64,
 }
 
@@ -90,7 +92,7 @@ impl SqliteStatsWriter {
         let mut trim_at = Instant::now();
         let mut is_over = false;
         while !is_over {
-            let mut rows = Vec::new();
+            let (mut rows, mut task) = (Vec::new(), None);
             let mut until = trim_at;
             while rows.len() < BATCH {
                 match command_receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -99,6 +101,10 @@ impl SqliteStatsWriter {
                             until = Instant::now() + DELAY;
                         }
                         rows.push(row);
+                    }
+                    Ok(StatsCommand::Task(asked)) => {
+                        task = Some(asked);
+                        break;
                     }
                     Err(RecvTimeoutError::Timeout) => break,
                     Ok(StatsCommand::Close) | Err(RecvTimeoutError::Disconnected) => {
@@ -110,6 +116,9 @@ impl SqliteStatsWriter {
             if !rows.is_empty() {
                 self.write_all(&rows);
             }
+            if let Some(task) = task {
+                self.carry_out(task);
+            }
             if Instant::now() >= trim_at {
                 let has_more = self.trim().unwrap_or(false);
                 trim_at = Instant::now() + if has_more { Duration::ZERO } else { TRIM_INTERVAL };
@@ -117,10 +126,10 @@ impl SqliteStatsWriter {
         }
     }
 
-    /// Writes rows. A part that fails by the values of its rows is tried again in halves, down to single rows; those
-    /// are dropped.
+    /// Writes rows. If a part fails because of its values, it is tried again in halves, down to single rows. Bad single
+    /// rows are dropped.
     fn write_all(&mut self, rows: &[Row]) {
-        // The last is the next.
+        // The last element is processed next.
         let mut parts = vec![rows];
         while let Some(part) = parts.pop() {
             let failure = match self.write(part) {
@@ -138,6 +147,33 @@ impl SqliteStatsWriter {
             self.metrics.finish(part.len(), failure.as_ref().map(|failure| failure as _));
             self.connection = self.connection.take().filter(|_| failure.is_none());
         }
+    }
+
+    fn carry_out(&mut self, task: StatsTask) {
+        match task {
+            StatsTask::Settle(done) => done(Ok(())),
+            StatsTask::Erase(erasure, done) => done(self.erase(&erasure).map_err(|error| {
+                tracing::warn!(%error, "events of a user could not be deleted from the stats database");
+                self.connection = None;
+                StoreRefusal::Failed
+            })),
+        }
+    }
+
+    /// Deletes the events of a user among the next events in the order of time.
+    fn erase(&mut self, erasure: &EventErasure) -> rusqlite::Result<ErasedEvents> {
+        let EventErasure { user, from } = erasure;
+        let transaction = self.connection()?.transaction()?;
+        let last = "SELECT id FROM event WHERE id > ?1 ORDER BY id LIMIT 1 OFFSET ?2";
+        let last: Option<u64> = transaction
+            .prepare_cached(last)?
+            .query_row(params![from, ERASED_ROWS_MAX - 1], |row| row.get(0))
+            .optional()?;
+        let delete = "DELETE FROM event WHERE id > ?1 AND id <= ?2 AND user = ?3";
+        let count =
+            transaction.prepare_cached(delete)?.execute(params![from, last.unwrap_or(i64::MAX as u64), user])?;
+        transaction.commit()?;
+        Ok(ErasedEvents { count: count as u64, next: last })
     }
 
     fn connection(&mut self) -> rusqlite::Result<&mut Connection> {
@@ -197,7 +233,7 @@ impl SqliteStatsWriter {
         Ok(())
     }
 
-    /// Deletes some of the old rows, from the old end of each table; whether there may be more.
+    /// Deletes some of the oldest rows of each table. Returns whether there may be more.
     fn trim(&mut self) -> rusqlite::Result<bool> {
         let before_ms = now_ms().saturating_sub(u64::try_from(self.retention.as_millis()).unwrap_or(u64::MAX));
         let (before_id, before_minute) = (before_ms << SERIAL_BITS, before_ms / 60_000);
@@ -229,7 +265,7 @@ impl SqliteStatsWriter {
     }
 }
 
-/// Makes commits faster and less durable: they do not wait for the disk, so a power failure loses the last ones. The
+/// Makes commits faster and less durable. They do not wait for the disk, so a power failure loses the last ones. The
 /// writing connection itself moves pages from the log to the file.
 fn relaxed(connection: Connection) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "synchronous", "normal")?;
@@ -237,13 +273,13 @@ fn relaxed(connection: Connection) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The id of a row: milliseconds in the high bits, a serial in the low ones, so that ids order rows by time.
+/// The id of a row: milliseconds in the high bits and a serial number in the low bits, so that ids order rows by time.
 fn id(time_ms: u64, serial: &mut u64) -> u64 {
     *serial = serial.wrapping_add(1);
     time_ms << SERIAL_BITS | *serial & ((1 << SERIAL_BITS) - 1)
 }
 
-/// Runs queries until all senders of queries are dropped.
+/// Runs queries until all senders are dropped.
 fn read_all(path: &Path, query_receiver: &Mutex<Receiver<PendingQuery>>, metrics: &StatsMetrics) {
     let mut connection = None;
     while let Some(PendingQuery { query, done }) = next(query_receiver) {
@@ -265,7 +301,7 @@ fn run_query(connection: &Connection, query: &StatsQuery) -> rusqlite::Result<St
     match query {
         StatsQuery::Audience { channel, range, step_s } => {
             let (first, behind) = range.minutes();
-            // Minute by minute, so that rows of other channels are not read.
+            // Reads minute by minute, so that rows of other channels are not read.
             let select = "WITH RECURSIVE minutes (m) AS \
                  (SELECT ?2 WHERE ?2 < ?3 UNION ALL SELECT m + 1 FROM minutes WHERE m + 1 < ?3) \
                  SELECT a.minute, a.current, a.peak, a.users \
@@ -307,7 +343,7 @@ fn run_query(connection: &Connection, query: &StatsQuery) -> rusqlite::Result<St
     }
 }
 
-/// The ids of the rows of a range of time: the first, and the one after the last.
+/// The ids of the rows of a range of time: the first id, and the one after the last.
 fn ids(range: Range) -> (i64, i64) {
     let id = |second: u64| ((second * 1_000) << SERIAL_BITS) as i64;
     (id(range.from_s), id(range.to_s))

@@ -1,4 +1,4 @@
-//! Rows and queries of the statistics, and their results.
+//! The rows and queries of the statistics, and their results.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::sketch::Sketch;
 pub struct StatsOptions {
     /// The `store.stats` part of the configuration.
     pub stats: StatsSettings,
-    /// Address of the database, from `stats`.
+    /// The address of the database, from `stats`.
     pub url: DatabaseUrl,
-    /// As in [`crate::PrimaryOptions::tls_ca`].
+    /// Additional certificate authorities, as in [`crate::PrimaryOptions::tls_ca`].
     pub tls_ca: String,
-    /// Whether to bring the schema up to date at the start (`store.migrate`).
+    /// Whether to migrate the schema at the start (`store.migrate`).
     pub migrates: bool,
 }
 
@@ -35,49 +35,49 @@ pub enum Row {
         closed_ms: u64,
         /// The transport of the connection.
         transport: &'static str,
-        /// The kind of the client program.
+        /// The kind of the client's program.
         agent: &'static str,
-        /// Why the connection ended: a WebSocket close code; 1006 = it broke off.
+        /// Why the connection ended: a WebSocket close code. 1006 = the connection broke.
         code: u16,
     },
-    /// An event that a client reports.
+    /// An event that a client reported.
     Event {
-        /// When it happened, Unix milliseconds.
+        /// When the event happened, Unix milliseconds.
         time_ms: u64,
         /// The name of the event.
         name: Box<str>,
-        /// The id of the user; empty = anonymous.
+        /// The id of the user. Empty = anonymous.
         user: Box<str>,
-        /// Properties of the event, a JSON object.
+        /// The properties of the event, a JSON object.
         props: Bytes,
     },
-    /// Subscribers of a channel in a minute, as one part of the cluster counts them: the parts are added up. If one
-    /// part sends several rows for a minute, the first one counts.
+    /// The subscribers of a channel in a minute, as one part of the cluster counted them. The parts are added up. If
+    /// one part sends several rows for a minute, the first one counts.
     Audience {
-        /// Minutes since 1970.
+        /// The minute, counted since 1970.
         minute: u64,
-        /// The channel.
+        /// The name of the channel.
         channel: ChannelName,
-        /// The unique name of the part.
+        /// The unique name of the part of the cluster that counted.
         part: Arc<str>,
-        /// Number of subscribers at the end of the minute.
+        /// The number of subscribers at the end of the minute.
         current: u64,
-        /// The most subscribers at a time within the minute.
+        /// The maximum number of simultaneous subscribers within the minute.
         peak: u64,
-        /// The different users.
+        /// The different users who were subscribed.
         users: Sketch,
     },
     /// The traffic of a namespace in a minute.
     Traffic {
-        /// Minutes since 1970.
+        /// The minute, counted since 1970.
         minute: u64,
-        /// The namespace; empty = channels without one.
+        /// The name of the namespace. Empty = channels without a namespace.
         namespace: Box<str>,
-        /// As in an audience.
+        /// The part of the cluster that counted, as in an audience.
         part: Arc<str>,
-        /// Number of publications accepted.
+        /// The number of accepted publications.
         publications: u64,
-        /// Number of publications delivered to connections.
+        /// The number of publications delivered to connections.
         deliveries: u64,
     },
 }
@@ -85,7 +85,7 @@ pub enum Row {
 /// A range of time in Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first second.
+    /// The first second of the range.
     pub from_s: u64,
     /// The first second after the range.
     pub to_s: u64,
@@ -103,11 +103,11 @@ impl Range {
 pub enum StatsQuery {
     /// The audience of a channel.
     Audience {
-        /// The channel.
+        /// The name of the channel.
         channel: String,
         /// The time that the curve covers.
         range: Range,
-        /// Seconds of a point, a multiple of 60.
+        /// The length of one point in seconds, a multiple of 60.
         step_s: u64,
     },
     /// The items with the highest counts.
@@ -116,73 +116,95 @@ pub enum StatsQuery {
         rank_by: RankBy,
         /// The time that is counted.
         range: Range,
-        /// Number of items, at most.
+        /// The maximum number of items.
         limit: usize,
     },
-    /// Events by time.
+    /// The number of events over time.
     Events {
-        /// The name of the event; empty = events of any name.
+        /// The name of the event. Empty = events of any name.
         name: String,
-        /// The property by whose values events are counted separately; empty = together.
+        /// The property by whose values events are counted separately. Empty = all events are counted together.
         by: String,
         /// The time that is counted.
         range: Range,
-        /// Seconds of a point.
+        /// The length of one point in seconds.
         step_s: u64,
-        /// Number of rows in the result, at most.
+        /// The maximum number of rows in the result.
         limit: usize,
     },
 }
 
-/// The kind of the items of a ranking, and the two figures of each item; the first one decides the rank.
+/// The kind of the items in a ranking, and the two figures of each item. The first figure determines the rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankBy {
-    /// Channels: their greatest audience, and the sum of their audiences at the end of each minute.
+    /// Channels: the largest audience, and the sum of the audiences at the end of each minute.
     Channels,
-    /// Namespaces: deliveries and publications.
+    /// Namespaces: the numbers of deliveries and of publications.
     Namespaces,
-    /// Events: how many, and of how many users.
+    /// Events: the number of events, and the number of their users.
     Events,
-    /// Transports: connections, and how long they lasted on average (milliseconds).
+    /// Transports: the number of connections, and their average duration (milliseconds).
     Transports,
-    /// Kinds of programs: the same.
+    /// Kinds of client programs, with the same figures as transports.
     Agents,
-    /// Reasons why connections ended: the same.
+    /// Reasons why connections ended, with the same figures as transports.
     Codes,
 }
 
 /// An item of a ranking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedItem {
-    /// The item's name.
+    /// The name of the item.
     pub name: String,
     /// The two figures that [`RankBy`] describes.
     pub figures: [u64; 2],
 }
 
-/// Events of one kind within one step.
+/// The number of events of one kind within one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCount {
     /// When the step begins, Unix seconds.
     pub time_s: u64,
     /// The name of the event.
     pub name: String,
-    /// The value of the query's property, as JSON; empty = the events do not have the property.
+    /// The value of the query's property, as JSON. Empty = the events do not have the property.
     pub value: String,
-    /// Number of events.
+    /// The number of events.
     pub count: u64,
 }
 
-/// The result of a query, of the query's kind.
+/// The result of a query, in the variant of the query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatsResult {
-    /// Result of [`StatsQuery::Audience`].
+    /// The result of [`StatsQuery::Audience`].
     Audience(Curve),
-    /// Result of [`StatsQuery::Top`], the highest first.
+    /// The result of [`StatsQuery::Top`], the highest first.
     Top(Vec<RankedItem>),
-    /// Result of [`StatsQuery::Events`]: by time, event and value.
+    /// The result of [`StatsQuery::Events`], ordered by time, event and value.
     Events(Vec<EventCount>),
 }
 
-/// Takes the result of a query.
+/// A callback for the result of a query.
 pub type OnStatsResult = Box<dyn FnOnce(Result<StatsResult, StoreRefusal>) + Send + Sync>;
+
+/// One step in deleting the events of a user. Events cannot be found by user, so a step examines some events in the
+/// order of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventErasure {
+    /// The id of the user, which must not be empty.
+    pub user: Box<str>,
+    /// Where the step begins. 0 = at the oldest event; otherwise the `next` of the previous step.
+    pub from: u64,
+}
+
+/// The result of one deletion step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ErasedEvents {
+    /// The number of deleted events.
+    pub count: u64,
+    /// Where the next step begins. `None` = this was the last step.
+    pub next: Option<u64>,
+}
+
+/// A callback for the result of a deletion step.
+pub type OnErased = Box<dyn FnOnce(Result<ErasedEvents, StoreRefusal>) + Send>;

@@ -1,5 +1,5 @@
-//! An item that a database can't keep costs its sender only: whatever else is in its batch is written, in order, and
-//! the database is healthy.
+//! An item that a database cannot store fails only for its sender. Everything else in its batch is written, in order,
+//! and the database is healthy.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,11 +10,11 @@ use touchline_store::{Append, ChannelDescription, InboxMessage, PrimaryOptions, 
 
 use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells, with};
 
-/// A number that SQLite can't keep, and a text that PostgreSQL can't.
+/// A number that SQLite cannot store, and a text that PostgreSQL cannot store.
 const BAD_TIME: u64 = u64::MAX;
 const BAD_TEXT: &str = "a\0b";
 
-/// What comes in within this time is one batch.
+/// Settings with which everything that arrives within this time becomes one batch.
 fn in_one_batch(settings: &PrimaryOptions) -> PrimaryOptions {
     with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000))
 }
@@ -46,8 +46,8 @@ fn a_bad_publication_fails_alone() {
         let (sender, all) = channel();
         for n in 0..40 {
             let done = tells(&sender);
-            // Bad ones first, in the middle and last, two of them side by side; one in a channel with good ones, one in
-            // a channel of its own.
+            // Bad items come first, in the middle and last, and two of them are adjacent. One is in a channel with good
+            // ones, and one is alone in its channel.
             let append = match n {
                 0 | 17 | 18 => Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done, ..publication("even", n) },
                 39 => Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done, ..publication("alone", n) },

@@ -7,7 +7,7 @@ use touchline_store::{ChannelDescription, OnDone, Search, SearchResult, StoreRef
 
 use crate::stage::{Stage, TIMEOUT, on_both, tells};
 
-/// Channel, title, description, type, tags; and all of it as a reader of English would write down its stems.
+/// A channel with title, description, type and tags. The stems of all words are listed separately.
 type Known = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
 
 const FIXTURE: &[Known] = &[
@@ -20,7 +20,7 @@ const FIXTURE: &[Known] = &[
     ("untitled:7", "", "", "", &[]),
 ];
 
-/// The stems of the fixture's words, written by hand; a word that is not here does not count.
+/// The stems of the fixture's words, written by hand. A word that is not here does not count.
 const STEMS: &[(&str, &[&str])] = &[
     ("rover", &["rovers", "rover"]),
     ("unit", &["united"]),
@@ -47,7 +47,8 @@ const STEMS: &[(&str, &[&str])] = &[
     ("7", &["7"]),
 ];
 
-/// What two channels have in common, out of full vectors over all stems: nothing is shared with the code under test.
+/// An independent similarity of two channels by full vectors over all stems. It shares no code with the code under
+/// test.
 struct Model {
     worth: Vec<f64>,
     vectors: BTreeMap<&'static str, Vec<f64>>,
@@ -83,14 +84,14 @@ impl Model {
         dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
     }
 
-    /// Channels that share anything with one, the most similar first.
+    /// The channels that have anything in common with one, the most similar first.
     fn similar(&self, to: &str) -> Vec<(&'static str, f64)> {
         let mut results = self.ranked(&self.vectors[to]);
         results.retain(|(channel, score)| *channel != to && *score > 0.0);
         results
     }
 
-    /// Channels with all of some stems, the best first.
+    /// The channels that have all given stems, the best match first.
     fn search(&self, stems: &[&str]) -> Vec<&'static str> {
         let query: Vec<f64> = STEMS
             .iter()

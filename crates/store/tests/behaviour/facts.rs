@@ -1,4 +1,4 @@
-//! Shared facts: kept until they are removed or expire, and followed by every node.
+//! Shared facts are kept until they are removed or expire, and every node follows them.
 
 use std::sync::mpsc::channel;
 
@@ -33,7 +33,7 @@ fn change(stage: &Stage, change: FactChange) {
     assert_eq!(try_change(stage, change), Ok(()));
 }
 
-/// The next event about facts, other than of changes that the node has made.
+/// The next event about facts, except those about the node's own changes.
 fn next(stage: &Stage) -> FactsEvent {
     let events = stage.events.lock().expect("no test thread panics while it holds the lock");
     loop {
@@ -57,12 +57,12 @@ fn loaded(stage: &Stage) -> Vec<String> {
     }
 }
 
-/// Waits until a node follows the changes of others: it has loaded the facts when it was opened, and when it listens.
+/// Waits until a node follows the changes of others. It loads the facts when it opens the store, and when it listens.
 fn following(stage: &Stage) {
     assert_eq!((loaded(stage).len(), loaded(stage).len()), (0, 0));
 }
 
-/// The changes that are reported next, so many.
+/// The next `count` reported changes.
 fn changes(stage: &Stage, count: usize) -> Vec<FactChange> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -116,7 +116,7 @@ fn facts_that_have_expired_are_deleted() {
         change(&stage, FactChange::Put(fact("young", now_s + 100)));
         change(&stage, put("ageless"));
         stage.store.close();
-        // The row is gone a while later: each opening trims.
+        // The row is deleted a while later, because each opening trims.
         let is_gone = || {
             let stage = node("one", settings);
             let names = loaded(&stage);
@@ -147,7 +147,7 @@ fn every_node_follows_the_changes_of_the_others_in_their_order() {
         change(&two, FactChange::Remove(key("user-7")));
         change(&two, put("user-7"));
         change(&two, FactChange::Remove(key("user-8")));
-        // What was overwritten before it was read may not be reported.
+        // A change that was overwritten before it was read may not be reported.
         let mut last = Vec::new();
         while last.last() != Some(&FactChange::Remove(key("user-8"))) {
             last.extend(changes(&two, 1));
@@ -172,13 +172,13 @@ fn a_node_that_was_away_loads_everything() {
         assert_eq!(next(&one), FactsEvent::CutOff);
         postgres.again();
         loop {
-            // It may be told again that it is cut off.
+            // The node may be notified again that it is cut off.
             if let FactsEvent::Loaded { facts, .. } = next(&one) {
                 assert_eq!(facts, [fact("ann", 0)]);
                 break;
             }
         }
-        // Removals of which nothing is left: who has not seen them cannot follow.
+        // These removals have left no rows, so a node that has not seen them cannot follow.
         one.wait_until("it writes again", |one| try_change(one, FactChange::Remove(key("ann"))).is_ok());
         while !matches!(next(&one), FactsEvent::Changed { .. }) {}
         postgres.sql("UPDATE touchline.fact_head SET revision = revision + 10, forgotten = revision + 5");
@@ -201,7 +201,7 @@ fn facts_of_a_later_format_are_not_misread() {
         let sink = move |event| drop(sender.lock().expect("no test thread panics").send(event));
         match Store::open(&options, sink) {
             Err(error) => assert!(error.to_string().contains("format 2"), "{error}"),
-            // PostgreSQL is asked once it is open.
+            // PostgreSQL is asked only after the store is open.
             Ok(store) => {
                 let first = std::iter::from_fn(|| events.recv_timeout(TIMEOUT).ok())
                     .find(|event| matches!(event, StoreEvent::Facts(_)));
@@ -212,7 +212,7 @@ fn facts_of_a_later_format_are_not_misread() {
     });
 }
 
-/// Who keeps facts elsewhere can say that there are some here.
+/// A node that keeps its facts elsewhere can warn that there are facts in this file.
 #[test]
 fn facts_that_are_left_in_a_file_are_counted() {
     on_both("left-facts", |settings| {

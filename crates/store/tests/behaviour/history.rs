@@ -91,7 +91,7 @@ fn a_channel_keeps_no_more_than_it_should() {
         });
         let history = stage.load("a", 0, 1_000);
         assert_eq!((history.top.0, history.floor.0, history.kept.len()), (30, 20, 10));
-        // A smaller size holds from the next publication on, a larger one brings nothing back.
+        // A smaller size applies from the next publication on, and a larger one does not restore anything.
         assert_eq!(stage.offset(Append { retention: retention(3, HOUR_MS), ..publication("a", 31) }), 31);
         assert_eq!(offsets(&stage.kept("a")), [29, 30, 31]);
         assert_eq!(stage.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 32) }), 32);
@@ -120,7 +120,7 @@ fn what_is_old_goes_by_itself_and_the_position_goes_last() {
 fn what_is_old_behind_what_stays_stays_too() {
     on_both("clocks", |settings| {
         let stage = Stage::open(settings);
-        // The clock goes back and forth, or those of nodes differ.
+        // The clock moves back and forth, or the clocks of nodes differ.
         for (n, age_ms) in [(1, 2 * HOUR_MS), (2, 0), (3, 2 * HOUR_MS), (4, 0)] {
             assert_eq!(stage.offset(Append { time_ms: now_ms() - age_ms, ..publication("a", n) }), n);
         }

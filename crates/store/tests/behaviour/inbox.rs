@@ -1,4 +1,4 @@
-//! Inbox messages: kept in order, returned until they are discarded or expire.
+//! Inbox messages are kept in order, and returned until they are discarded or expire.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;

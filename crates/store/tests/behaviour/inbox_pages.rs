@@ -1,4 +1,4 @@
-//! What an operator sees of inboxes, and drops.
+//! The pages of inboxes that an operator sees, and the messages that an operator drops.
 
 use std::sync::mpsc::channel;
 
@@ -14,7 +14,7 @@ fn place(scope: &str, name: &str) -> InboxPlace {
     InboxPlace { scope: scope.into(), name: name.into() }
 }
 
-/// Keeps a message for a name; returns its id.
+/// Stores a message for a name, and returns its id.
 fn queue(stage: &Stage, at: &InboxPlace, message: &str, ttl_ms: u64) -> u64 {
     let (sender, reply) = channel();
     let message = InboxMessage {
@@ -122,7 +122,7 @@ fn no_page_counts_or_visits_more_than_its_bounds() {
         let counts: Vec<_> = all.names.iter().map(|summary| (summary.waiting, summary.has_more)).collect();
         assert_eq!(counts, [(1, false), (1_000, true)]);
         assert!(all.next.is_some());
-        // Without a scope the prefix is only compared: a page may be empty, and the next one goes on.
+        // Without a scope the prefix is only compared. So a page may be empty, and the next one continues.
         let mut search = InboxSearch { prefix: "none".into(), limit: 5, ..InboxSearch::default() };
         let first = names(&stage, &search);
         assert_eq!(first.names, []);

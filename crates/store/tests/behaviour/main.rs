@@ -1,4 +1,4 @@
-//! What a store does, the same on SQLite and on PostgreSQL.
+//! The behaviour of a store, which is the same on SQLite and on PostgreSQL.
 
 mod bad_items;
 mod directory;
@@ -15,5 +15,6 @@ mod postgres;
 mod reactions;
 mod runs;
 mod seen;
+mod size;
 mod stage;
 mod stats;

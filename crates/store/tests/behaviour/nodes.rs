@@ -1,4 +1,4 @@
-//! Nodes that share one PostgreSQL: notifications between nodes, leases, and a node that was away.
+//! Nodes that share one PostgreSQL database: notifications between nodes, leases, and a node that was away.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn missed(stage: &Stage) {
 fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
     on_postgres("burst", |url, _| {
         let two = node("two", url);
-        // It has its lease before the burst.
+        // The node has its lease before the burst.
         two.offset(publication("other", 1));
         let together = with(&settings(url), |store| store.commit_delay = Duration::from_millis(200));
         let one = Stage::open(&PrimaryOptions { notifier: "one".to_owned(), ..together });
@@ -50,13 +50,13 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
 fn a_node_whose_lease_ran_out_catches_up_once_what_was_under_way_is_stored() {
     on_postgres("lapsed", |url, postgres| {
         let one = node("one", url);
-        // The writer and the listener have come, each of them.
+        // The writer and the listener have both connected.
         missed(&one);
         missed(&one);
         assert_eq!(one.offset(publication("a", 1)), 1);
         postgres.sql("UPDATE touchline.lease SET expires = clock_timestamp() - interval '1 s'");
-        // Another node's batch begins while the lease is lapsed, so it notifies none, and is committed after the lease
-        // is live again.
+        // Another node's batch begins while the lease is lapsed, so it does not notify this node. It is committed after
+        // the lease is live again.
         let batch = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766); \
             SELECT touchline.append('{a}', '{4102444800000}', '{\"2\"}', '{\"\"}', '{0}', '{\"\"}', \
                 '{100}', \

@@ -1,4 +1,4 @@
-//! A database that does not open names the cause and the remedy, and never a password.
+//! If a database does not open, the error names the cause and the remedy, and never a password.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use touchline_store::{DatabaseUrl, OpenError, PostgresError, PrimaryOptions, Sch
 use crate::postgres::{Postgres, free_port};
 use crate::stage::{Stage, publication, settings};
 
-/// What was logged in this process.
+/// Everything that was logged in this process.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 struct LogWriter;
@@ -30,7 +30,7 @@ fn logged(part: &str) -> Vec<String> {
     String::from_utf8_lossy(&log).lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
 }
 
-/// A directory of its own, which is removed when this is dropped.
+/// A separate directory, which is removed when the value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -69,15 +69,13 @@ fn a_file_that_cannot_be_a_database_says_why() {
     std::fs::write(path("junk.db"), "a file of something else, longer than the head of a database".repeat(20))
         .expect("the directory is ours");
     std::fs::write(path("below"), "").expect("the directory is ours");
-    for (name, cause) in
-        [("folder.db", "is a directory"), ("junk.db", "file is not a database; it is a file of something else")]
-    {
+    for (name, cause) in [("folder.db", "is a directory"), ("junk.db", "file is not a database; move this file away")] {
         let text = refusal_of_file(&path(name));
         assert!(text.contains(cause), "{name}: {text}");
     }
     let text = refusal(&format!("sqlite:{}", path("below/primary.db").display())).to_string();
     assert!(text.contains("below") && text.contains("can't be used"), "{text}");
-    // Nobody can write there, not even root.
+    // No account can write there, not even root.
     let text = refusal_of_file(Path::new("/proc/touchline.db"));
     assert!(text.contains("can't be used"), "{text}");
 }
@@ -96,7 +94,7 @@ fn postgresql_that_refuses_says_why_and_shows_no_password() {
     let as_user = |user: &str| format!("{server}/postgres").replace("postgres@", &format!("{user}:tops3cret@"));
     for (url, cause, remedy) in [
         (as_user("reader"), "password authentication failed", "set the user and the password"),
-        (as_user("stranger"), "no pg_hba.conf entry", "let pg_hba.conf of the server admit"),
+        (as_user("stranger"), "no pg_hba.conf entry", "allow this user from this machine in pg_hba.conf"),
         (format!("{server}/no_such"), "database \"no_such\" does not exist", "createdb"),
         (as_user("reader").replace("tops3cret", "right"), "permission denied", "GRANT CREATE"),
     ] {
@@ -120,8 +118,8 @@ fn postgresql_that_is_away_is_logged_once_with_its_cause_and_without_its_passwor
     let Err(refused) = Schema::open(&PRIMARY, &parsed, "") else { panic!("nothing listens there") };
     assert!(matches!(refused, OpenError::Postgres(PostgresError::Unreachable { .. })), "{refused}");
     let text = refused.to_string();
-    assert!(text.contains("Connection refused") && text.contains("see that PostgreSQL runs"), "{text}");
-    // A server that is away may come: the store opens without it.
+    assert!(text.contains("Connection refused") && text.contains("check that PostgreSQL is running"), "{text}");
+    // A server that is down may come up later, so the store opens without it.
     let stage = Stage::open(&PrimaryOptions { notifier: "one".to_owned(), ..settings(&url) });
     for n in 0..20 {
         assert_eq!(stage.append(publication("a", n)), Err(StoreRefusal::Failed));

@@ -1,4 +1,4 @@
-//! Rows of an outbox that become publications in the transaction that deletes them, by who holds their partition.
+//! Rows of an outbox become publications in the transaction that deletes them, if the node holds their partition.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use touchline_store::{Append, RowAppends, RowsRefusal};
 use crate::postgres::Postgres;
 use crate::stage::{Stage, TIMEOUT, on_postgres, publication, settings};
 
-/// Rows that were handed over, and where their outcomes go.
+/// Rows that were passed to the handler, and the sender for their outcomes.
 type HandedOver = (ClaimedRows, oneshot::Sender<Vec<RowOutcome>>);
 
-/// Hands rows to the test, which decides.
+/// A handler that passes the rows to the test, which decides on the outcomes.
 struct ToTest {
     rows: Mutex<Sender<HandedOver>>,
     failures: Mutex<Vec<String>>,
@@ -45,7 +45,7 @@ impl RowHandler for ToTest {
     }
 }
 
-/// A consumer of the table `outbox` on a thread of its own.
+/// A consumer of the table `outbox` on a separate thread.
 struct Reader {
     handed_over: Receiver<HandedOver>,
     handler: Arc<ToTest>,
@@ -98,7 +98,7 @@ impl Drop for Reader {
     }
 }
 
-/// Fills the table with so many rows.
+/// Inserts this number of rows into the table.
 fn fill(postgres: &Postgres, rows: u32) {
     postgres.sql(&format!(
         "CREATE TABLE IF NOT EXISTS outbox (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
@@ -145,7 +145,7 @@ fn a_claim_that_is_lost_or_of_another_database_takes_no_row() {
         fill(postgres, 2);
         let reader = Reader::start(url);
         let (rows, outcomes) = reader.next();
-        // A node that was frozen finds its transaction ended.
+        // A node that was frozen finds that its transaction has ended.
         let holder = postgres.sql(
             "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND \
              ((classid::bigint << 32) | objid::bigint) = hashtext('centrifugo_partition_lock_shop0')",
@@ -157,7 +157,7 @@ fn a_claim_that_is_lost_or_of_another_database_takes_no_row() {
         assert_eq!(append_of(&stage, &rows, |n| publication("a", n)), Err(RowsRefusal::OtherDatabase));
         assert_eq!(postgres.sql("SELECT count(*) FROM outbox"), "2");
         drop(outcomes);
-        // The rows come again, under a new claim; another database does not know that one.
+        // The rows arrive again under a new claim, which another database does not know.
         let (rows, outcomes) = reader.next();
         postgres.sql("CREATE DATABASE copy TEMPLATE template0");
         let copy =
@@ -181,7 +181,7 @@ fn rows_that_the_database_cannot_store_are_named_and_the_others_wait() {
         fill(postgres, 4);
         let reader = Reader::start(url);
         let (rows, outcomes) = reader.next();
-        // A text with NUL, in the second row.
+        // The second row contains a text with NUL.
         let make = |n| Append { key: if n == 2 { "a\0b".into() } else { "".into() }, ..publication("a", n) };
         assert_eq!(append_of(&stage, &rows, make), Err(RowsRefusal::Invalid(vec![2])));
         assert_eq!((postgres.sql("SELECT count(*) FROM outbox").as_str(), stage.kept("a").len()), ("4", 0));
@@ -216,7 +216,7 @@ fn what_has_to_be_tried_again_comes_again_and_what_was_done_does_not() {
 #[test]
 fn rows_that_are_kept_do_not_hide_those_behind_them() {
     on_postgres("outbox-ahead", |url, postgres| {
-        // 25 rows that are to be tried again, two that must be the last of their transactions among them, and others.
+        // 25 rows must be tried again, including two that must be the last of their transactions. Other rows follow.
         fill(postgres, 25);
         postgres.sql("UPDATE outbox SET method = 'history_remove' WHERE id IN (3, 12)");
         fill(postgres, 12);
@@ -246,7 +246,7 @@ fn rows_that_are_kept_do_not_hide_those_behind_them() {
     });
 }
 
-/// The address of a database, written in ways that have no text in common but the port.
+/// The address of a database, written in ways that share no text except the port.
 fn other_texts(url: &str, postgres: &Postgres) -> Vec<String> {
     let port = postgres.sql("SHOW port");
     assert!(url.contains(&port), "{url}");
@@ -273,7 +273,7 @@ fn a_database_is_known_by_itself_and_not_by_its_address() {
     });
 }
 
-/// A table in which method and payload may be NULL.
+/// A table in which the method and the payload may be NULL.
 const LOOSE_TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text, payload jsonb, \
      partition integer NOT NULL DEFAULT 0); \
      INSERT INTO outbox (method, payload) VALUES ('publish', '1'), (NULL, '2'), ('publish', NULL)";

@@ -1,4 +1,4 @@
-//! Totals of reactions: the last word of a contributor stays, pages hold all, and channels that nobody changes go.
+//! Totals of reactions: the last total of a contributor is kept, pages contain all, and unchanged channels are deleted.
 
 use std::sync::mpsc::channel;
 

@@ -8,7 +8,7 @@ use touchline_store::{PrimaryOptions, StoredHistory};
 
 use crate::stage::{HOUR_MS, Stage, behind, execute, offsets, on_both, publication, retention, settings};
 
-/// The last offset of a run that is one of today's history; none = the run is not known.
+/// The last offset of a run that belongs to the present history. `None` = the run is not known.
 fn end(history: &StoredHistory, run: RunId) -> Option<u64> {
     let Run { number, .. } = history.runs.known.iter().find(|known| known.id == run)?;
     let next = history.runs.first.iter().find(|later| later.number > *number);
@@ -102,7 +102,7 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
     });
 }
 
-/// Rows as version 0.1 writes them. Later versions must read them as they stand here, after their migrations.
+/// Rows that version 0.1 writes. Later versions must be able to read them unchanged after their migrations.
 const ROWS_1: [&str; 5] = [
     r#"INSERT INTO touchline.channel
          (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms,
@@ -163,8 +163,8 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
                 |event| matches!(event, touchline_store::StoreEvent::Advanced { position, .. } if position == second),
             )
         });
-        // The database is set back under them, as by a restore into the same tables: their leases are older than what
-        // they remember.
+        // The database is set back while nodes use it, as by a restore into the same tables. The nodes remember more
+        // renewals of their leases than the database.
         postgres.sql(
             "DELETE FROM touchline.publication WHERE \"offset\" = 2; \
              UPDATE touchline.channel SET top = 1; \

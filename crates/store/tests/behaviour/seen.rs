@@ -1,10 +1,12 @@
-//! When users were connected last: the later time stays, and old times go.
+//! Records of when users were last connected: the later time is kept, and old times are deleted.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
-use touchline_store::{PrimaryOptions, SeenUser, StoreRefusal};
+use touchline_store::{PrimaryOptions, SeenForgotten, SeenUser, StoreRefusal};
 
-use crate::stage::{Stage, TIMEOUT, now_ms, on_both, tells};
+use crate::stage::{Stage, TIMEOUT, now_ms, on_both, on_postgres, tells};
 
 fn note(stage: &Stage, rows: &[(&str, u64)]) -> Result<(), StoreRefusal> {
     let (sender, reply) = channel();
@@ -42,5 +44,47 @@ fn the_later_time_stays_and_old_ones_go() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         assert_eq!(read(&stage, &["bob"], 0).len(), 1);
+    });
+}
+
+fn forget(stage: &Stage, user: &str) -> SeenForgotten {
+    let (sender, reply) = channel();
+    stage.store.forget_seen(user.into(), tells(&sender));
+    reply.recv_timeout(TIMEOUT).expect("the request gets a reply").expect("the database answers")
+}
+
+#[test]
+fn a_user_is_forgotten_behind_the_notes_before() {
+    on_both("seen-forgotten", |settings| {
+        let now_s = now_ms() / 1_000;
+        let stage = Stage::open(&PrimaryOptions { seen_expires_s: 3_600, ..settings.clone() });
+        // The test does not wait for the record, and the deletion still comes after it.
+        let row = |user: &str| SeenUser { user: user.into(), seen_s: now_s };
+        stage.store.note_seen(vec![row("ann"), row("bob")], Box::new(|_| ()));
+        assert_eq!(forget(&stage, "ann"), SeenForgotten::Deleted);
+        assert_eq!([forget(&stage, "ann"), forget(&stage, "a'nn")], [SeenForgotten::Unknown; 2]);
+        assert_eq!(read(&stage, &["ann", "bob"], 0), [("bob".to_owned(), now_s)]);
+    });
+}
+
+#[test]
+fn a_row_that_another_node_writes_is_not_waited_for() {
+    on_postgres("seen-busy", |url, postgres| {
+        let stage = Stage::open(&PrimaryOptions { seen_expires_s: 3_600, ..crate::stage::settings(url) });
+        assert_eq!(note(&stage, &[("ann", now_ms() / 1_000)]), Ok(()));
+        // Another program locks the row until the test lets it continue.
+        let psql = Command::new("psql").args([url, "-qAt"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut other = psql.expect("psql is there");
+        let (mut input, output) = (other.stdin.take().expect("it is piped"), other.stdout.take().expect("it is piped"));
+        writeln!(input, "BEGIN; UPDATE touchline.user_seen SET seen_s = seen_s + 1; SELECT 'locked';")
+            .expect("it reads");
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).expect("it writes");
+        assert_eq!(line, "locked\n");
+        assert_eq!(forget(&stage, "ann"), SeenForgotten::Busy);
+        drop(input);
+        assert!(other.wait().expect("it ends").success());
+        assert_eq!(forget(&stage, "ann"), SeenForgotten::Deleted);
+        assert_eq!(postgres.sql("SELECT count(*) FROM touchline.user_seen"), "0");
     });
 }

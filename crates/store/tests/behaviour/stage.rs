@@ -14,18 +14,18 @@ use touchline_store::{Append, DatabaseUrl, PrimaryOptions, Store, StoreEvent, St
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
-/// A store, and its events.
+/// A store and its events.
 pub(crate) struct Stage {
     pub(crate) store: Store,
     pub(crate) events: Mutex<Receiver<StoreEvent>>,
 }
 
-/// What a channel keeps that remembers its position as long as its publications.
+/// The retention of a channel whose position is remembered as long as its publications.
 pub(crate) fn retention(size: usize, ttl_ms: u64) -> Retention {
     Retention { size, ttl_ms, meta_ttl_ms: ttl_ms }
 }
 
-/// The load behind an offset.
+/// The load after an offset.
 pub(crate) fn behind(offset: u64) -> LoadId {
     LoadId { behind: Offset(offset), number: 0 }
 }
@@ -77,7 +77,7 @@ pub(crate) fn settings(url: &str) -> PrimaryOptions {
     }
 }
 
-/// The same settings with a change.
+/// The same settings with one change.
 pub(crate) fn with(settings: &PrimaryOptions, change: impl FnOnce(&mut StoreSettings)) -> PrimaryOptions {
     let mut settings = settings.clone();
     change(&mut settings.store);
@@ -89,7 +89,7 @@ impl Stage {
         let (sender, events) = channel();
         let sender = Mutex::new(sender);
         let sink = move |event| {
-            // At the end of a test the receiver is dropped.
+            // At the end of a test the receiver has been dropped.
             let _ = sender.lock().expect("no test thread panics while it holds the lock").send(event);
         };
         Stage { store: Store::open(settings, sink).expect("the store opens"), events: Mutex::new(events) }
@@ -111,7 +111,7 @@ impl Stage {
         self.try_load(of, offset, size).expect("the history can be read")
     }
 
-    /// The history after an offset; none = it cannot be read.
+    /// The history after an offset. `None` = it cannot be read.
     pub(crate) fn try_load(&self, of: &str, offset: u64, size: usize) -> Option<StoredHistory> {
         self.store.load(of.into(), behind(offset), size, HOUR_MS);
         let events = self.events.lock().expect("no test thread panics while it holds the lock");
@@ -123,7 +123,7 @@ impl Stage {
         }
     }
 
-    /// Offsets and objects of a history.
+    /// The offsets and objects of a history.
     pub(crate) fn kept(&self, of: &str) -> Vec<(u64, String)> {
         let text = |object: &Bytes| String::from_utf8_lossy(object).into_owned();
         self.load(of, 0, 1_000).kept.iter().map(|kept| (kept.offset.0, text(&kept.object))).collect()
@@ -194,7 +194,7 @@ pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
     on_each_with(name, "", test);
 }
 
-/// The same, with options of the PostgreSQL server.
+/// Like [`on_each`], with options of the PostgreSQL server.
 pub(crate) fn on_each_with(name: &str, options: &str, test: impl Fn(&str)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
     test(&format!("sqlite:{}", scratch.0.join("sqlite/primary.db").display()));

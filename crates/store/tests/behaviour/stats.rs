@@ -1,4 +1,5 @@
-//! Statistics: rows are written, curves and rankings are read, the same on both databases; recording never blocks.
+//! Statistics: rows are written, and curves and rankings are read, with the same results on both databases. Recording
+//! never blocks.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
@@ -8,10 +9,11 @@ use bytes::Bytes;
 use touchline_config::StatsSettings;
 use touchline_store::sketch::{Sketch, hash};
 use touchline_store::stats::{
-    Curve, EventCount, Point, Range, RankBy, RankedItem, Row, Stats, StatsOptions, StatsQuery, StatsResult,
+    Curve, ErasedEvents, EventCount, EventErasure, Point, Range, RankBy, RankedItem, Row, Stats, StatsOptions,
+    StatsQuery, StatsResult,
 };
 
-use crate::stage::{TIMEOUT, now_ms, on_each};
+use crate::stage::{TIMEOUT, now_ms, on_each, tells};
 
 const HOUR_S: u64 = 3_600;
 
@@ -24,7 +26,7 @@ fn settings(url: &str) -> StatsOptions {
     }
 }
 
-/// Waits until all that was recorded is written.
+/// Waits until everything that was recorded is written.
 fn settle(stats: &Stats) {
     let began = Instant::now();
     while stats.metrics().waiting.load(Relaxed) > 0 {
@@ -63,7 +65,7 @@ fn the_audience_of_a_match_is_one_curve() {
     on_each("curve", |url| {
         let stats = Stats::open(&settings(url)).expect("it opens");
         let kickoff = now_ms() / 60_000 - 200;
-        // Two hours, two shards: the whole crowd comes, stays and goes.
+        // Two hours on two shards: all users arrive, stay and leave.
         for minute in 0..120 {
             let crowd = if minute < 60 { minute + 1 } else { 120 - minute };
             let users: Vec<String> = (0..crowd).map(|n| format!("fan-{n}")).collect();
@@ -226,7 +228,7 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
         let stats = Stats::open(&settings(url)).expect("it opens");
         let now_ms = now_ms();
         for n in 0..20 {
-            // A text with NUL is nothing for PostgreSQL, a number beyond 63 bits nothing for SQLite.
+            // PostgreSQL refuses a text with NUL, and SQLite a number beyond 63 bits.
             let (opened_ms, agent) = if n == 7 { (u64::MAX, "bad\0") } else { (now_ms, "good") };
             let transport = "websocket";
             stats.record(Row::Connection { opened_ms, closed_ms: now_ms, transport, agent, code: 1_000 });
@@ -242,6 +244,58 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
             [19, 1, 0]
         );
         assert!(metrics.is_healthy());
+        stats.close();
+    });
+}
+
+/// Erases the events of a user step by step, and returns how many each step has deleted.
+fn erase(stats: &Stats, user: &str) -> Vec<u64> {
+    let (mut from, mut counts) = (0, Vec::new());
+    loop {
+        let (sender, reply) = channel();
+        stats.erase(EventErasure { user: user.into(), from }, tells(&sender));
+        let step = reply.recv_timeout(TIMEOUT).expect("the step gets a reply").expect("the database answers");
+        let ErasedEvents { count, next } = step;
+        counts.push(count);
+        match next {
+            Some(next) => {
+                assert!(next > from, "each step goes on");
+                from = next;
+            }
+            None => return counts,
+        }
+    }
+}
+
+#[test]
+fn the_events_of_a_user_are_erased_in_steps_and_no_others() {
+    on_each("erased", |url| {
+        let stats = Stats::open(&settings(url)).expect("it opens");
+        let start_s = now_ms() / 1_000 / HOUR_S * HOUR_S - 2 * HOUR_S;
+        let event = |n: u64, user: &str| Row::Event {
+            time_ms: start_s * 1_000 + n * 60,
+            name: "e".into(),
+            user: user.into(),
+            props: Bytes::from_static(b"{}"),
+        };
+        for n in 0..50_000 {
+            stats.record(event(n, ["ann", "bob", "a%", ""][n as usize % 4]));
+        }
+        // The test does not wait until they are written, and the first step still comes after them.
+        let counts = erase(&stats, "ann");
+        assert_eq!(counts.iter().sum::<u64>(), 12_500, "{counts:?}");
+        assert!(counts.len() >= 3 && counts.iter().all(|count| *count <= 6_000), "{counts:?}");
+        let range = Range { from_s: start_s, to_s: start_s + HOUR_S };
+        assert_eq!(top(&stats, RankBy::Events, range), [("e".to_owned(), [37_500, 3])]);
+        assert_eq!([erase(&stats, "ann"), erase(&stats, "nobody")].concat().iter().sum::<u64>(), 0);
+        assert_eq!(erase(&stats, "bob").iter().sum::<u64>(), 12_500);
+        stats.record(event(0, "bob"));
+        let (sender, reply) = channel();
+        stats.settle(tells(&sender));
+        assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
+        assert_eq!(stats.metrics().waiting.load(Relaxed), 0, "what came before is written");
+        assert_eq!(top(&stats, RankBy::Events, range), [("e".to_owned(), [25_001, 3])]);
+        assert_eq!(stats.metrics().reading.load(Relaxed), 0);
         stats.close();
     });
 }

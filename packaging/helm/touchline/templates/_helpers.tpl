@@ -59,12 +59,12 @@ imagePullSecrets:
 {{- default (printf "%s-secrets" (include "touchline.fullname" .)) .Values.existingSecret }}
 {{- end }}
 
-{{/* "true" where there is a Secret of the chart's own: from secrets, or made at random. */}}
+{{/* "true" if the chart creates its own Secret: from secrets, or with random values. */}}
 {{- define "touchline.ownSecret" -}}
 {{- if and (not .Values.existingSecret) (or .Values.secrets (not .Values.envSecret)) }}true{{ end }}
 {{- end }}
 
-{{/* The configuration, JSON: what the values say, over what the chart fills in. */}}
+{{/* The configuration as JSON: the values of the user override the defaults of the chart. */}}
 {{- define "touchline.config" -}}
 {{- $filled := dict
       "http_server" (dict "port" 8000 "internal_port" 9000)
@@ -84,11 +84,11 @@ imagePullSecrets:
 {{- if $grpc.enabled }}{{ default 10000 $grpc.port | int }}{{ end }}
 {{- end }}
 
-{{/* Milliseconds of a duration as the server reads it: a number of seconds, or text as 1h30m. */}}
+{{/* Milliseconds of a duration as the server reads it: a number of seconds, or text such as 1h30m. */}}
 {{- define "touchline.milliseconds" -}}
 {{- $text := toString . }}
 {{- if not (regexMatch "^([0-9]+(\\.[0-9]+)?|([0-9]+(\\.[0-9]+)?(ms|us|µs|ns|d|h|m|s))+)$" $text) }}
-{{- fail (printf "config.shutdown.timeout: %q is no duration, as 30s or 1m30s" $text) }}
+{{- fail (printf "config.shutdown.timeout: %q is not a duration such as 30s or 1m30s" $text) }}
 {{- end }}
 {{- if regexMatch "^[0-9.]+$" $text }}
 {{- mulf (float64 $text) 1000.0 | ceil | int64 }}
@@ -102,7 +102,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Seconds that a stop of the server takes at most. */}}
+{{/* The longest time that a stop of the server takes, seconds. */}}
 {{- define "touchline.drainSeconds" -}}
 {{- $shutdown := default dict .Values.config.shutdown }}
 {{- $timeout := default (default "30s" $shutdown.timeout) .Values.env.TOUCHLINE_SHUTDOWN_TIMEOUT }}
@@ -122,7 +122,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Fails where the probes would find nothing. */}}
+{{/* Fails if the probes would get no answer. */}}
 {{- define "touchline.checkHealth" -}}
 {{- $config := include "touchline.config" . | fromJson }}
 {{- if not $config.health.enabled }}
@@ -133,7 +133,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Fails where several pods would serve apart, or share a volume. */}}
+{{/* Fails if several pods would not form a cluster, or would share a volume. */}}
 {{- define "touchline.checkReplicas" -}}
 {{- $pods := .Values.replicaCount | int }}
 {{- if .Values.autoscaling.enabled }}
@@ -142,14 +142,14 @@ imagePullSecrets:
 {{- $cluster := default dict .Values.config.cluster }}
 {{- $engine := default $cluster.engine .Values.env.TOUCHLINE_CLUSTER_ENGINE }}
 {{- if and (gt $pods 1) (ne (default "" $engine) "nats") }}
-{{- fail (printf "%d pods without a cluster would serve apart: set config.cluster.engine to \"nats\" and config.cluster.nats_url to your NATS servers, or replicaCount to 1" $pods) }}
+{{- fail (printf "%d pods without a cluster would not share channels: set config.cluster.engine to \"nats\" and config.cluster.nats_url to your NATS servers, or replicaCount to 1" $pods) }}
 {{- end }}
 {{- if and .Values.persistence.enabled (gt $pods 1) }}
 {{- fail (printf "%d pods cannot share the volume of persistence: keep data in PostgreSQL (secrets.\"store.primary.url\"), or set replicaCount to 1" $pods) }}
 {{- end }}
 {{- end }}
 
-{{/* Fails where the configuration, which becomes a ConfigMap, holds a secret: (list path value). */}}
+{{/* Fails if the configuration, which becomes a ConfigMap, holds a secret: (list path value). */}}
 {{- define "touchline.checkSecrets" -}}
 {{- $path := index . 0 }}
 {{- $value := index . 1 }}
@@ -169,7 +169,7 @@ imagePullSecrets:
 {{- $secret = or $secret (regexMatch "^[a-z+]+://[^/@]*:[^/@]*@" $value) }}
 {{- $secret = or $secret (regexMatch "(^|[?& ])password=" $value) }}
 {{- if $secret }}
-{{- fail (printf "%s is a secret, and config becomes a ConfigMap: give it by secrets, existingSecret or envSecret" $path) }}
+{{- fail (printf "%s is a secret, and config becomes a ConfigMap: set it in secrets, existingSecret or envSecret" $path) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -219,7 +219,7 @@ spec:
     {{- end }}
 {{- end }}
 
-{{/* The name of the Service that has a port: (list . "internal" useSeparate). */}}
+{{/* The name of the Service that exposes a port: (list . "internal" useSeparate). */}}
 {{- define "touchline.serviceOf" -}}
 {{- include "touchline.fullname" (index . 0) }}{{ if index . 2 }}-{{ index . 1 }}{{ end }}
 {{- end }}

@@ -1,4 +1,4 @@
-//! `touchline api OPERATION FIELD=VALUE …`: any operation of the server API.
+//! `touchline api OPERATION FIELD=VALUE …`: calls any operation of the server API.
 
 mod request;
 mod text;
@@ -12,7 +12,7 @@ use touchline_server::{OperationDescription, operations};
 use crate::api_arguments::{CallArguments, OperationArguments};
 use crate::client::api::ApiClient;
 
-/// Exit code of a command that was typed wrongly, as that of clap.
+/// Exit code of a command with wrong arguments, as in clap.
 const TYPED_WRONGLY: u8 = 2;
 
 /// Calls the operation and prints its result, or lists all operations.
@@ -55,7 +55,7 @@ fn call(operation: &OperationDescription, arguments: &OperationArguments) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The text of a whole request: as it is typed, from a file, or from standard input.
+/// The text of a whole request: from the command line, from a file, or from standard input.
 fn read_data(typed: &str) -> Result<String> {
     if typed == "-" {
         let mut piped = String::new();

@@ -1,4 +1,4 @@
-//! The body of a request, from what was typed. Pure.
+//! Builds the body of a request from the arguments. Pure.
 
 use serde_json::{Map, Value as Json};
 use touchline_config::nearest;
@@ -6,11 +6,11 @@ use touchline_server::{FieldKind, OperationDescription};
 
 use crate::api_arguments::kind_text;
 
-/// Makes the body of a request. `whole`: the JSON of a whole request, which is sent as it is; `words`: fields, which
-/// win over those of `whole`.
+/// Builds the body of a request. `whole` is the JSON of a whole request, which is sent unchanged if there are no
+/// `words`. `words` are fields; they override those of `whole`.
 ///
 /// # Errors
-/// What was typed wrongly, for a person.
+/// What is wrong with the arguments, for an operator.
 pub(super) fn body(
     operation: &OperationDescription,
     whole: Option<String>,
@@ -20,12 +20,12 @@ pub(super) fn body(
     for word in words {
         let (name, value) = field(operation, word)?;
         if typed.insert(name.to_owned(), value).is_some() {
-            return Err(format!("{name} is there twice"));
+            return Err(format!("{name} is given twice"));
         }
     }
     let Some(whole) = whole else { return Ok(Json::Object(typed).to_string().into_bytes()) };
-    let mut request: Map<String, Json> = serde_json::from_str(&whole)
-        .map_err(|error| format!("--data takes a JSON object, and this is none: {error}"))?;
+    let mut request: Map<String, Json> =
+        serde_json::from_str(&whole).map_err(|error| format!("--data must be a JSON object: {error}"))?;
     if typed.is_empty() {
         return Ok(whole.into_bytes());
     }
@@ -33,10 +33,10 @@ pub(super) fn body(
     Ok(Json::Object(request).to_string().into_bytes())
 }
 
-/// One word: the name of a field and its value.
+/// Parses one word into the name of a field and its value.
 fn field(operation: &OperationDescription, word: &str) -> Result<(&'static str, Json), String> {
     let Some((name, value)) = word.split_once('=') else {
-        return Err(format!("{word:?} has no value: a field is typed as FIELD=VALUE, or as FIELD:=JSON"));
+        return Err(format!("{word:?} has no value: write FIELD=VALUE or FIELD:=JSON"));
     };
     let (name, is_json) = name.strip_suffix(':').map_or((name, false), |name| (name, true));
     let (name, kind) = known(operation, name)?;
@@ -46,15 +46,15 @@ fn field(operation: &OperationDescription, word: &str) -> Result<(&'static str, 
     let read: Option<Json> = serde_json::from_str(value).ok();
     match read.filter(|value| is_json || is_of(kind, value)) {
         Some(value) => Ok((name, value)),
-        None if is_json => Err(format!("{name}:= takes JSON, and what stands behind it is none")),
+        None if is_json => Err(format!("{name}:= takes JSON, but its value is not JSON")),
         None if kind == FieldKind::Json => {
-            Err(format!("{name} takes JSON, and what stands behind it is none (text goes in quotes: '{name}=\"…\"')"))
+            Err(format!("{name} takes JSON, but its value is not JSON (put text in quotes: '{name}=\"…\"')"))
         }
-        None => Err(format!("{name} takes {}, and what stands behind it is none", kind_text(kind))),
+        None => Err(format!("{name} takes {}, but its value has another kind", kind_text(kind))),
     }
 }
 
-/// A field of the operation by its name.
+/// The field of an operation with this name, or a text with a hint.
 fn known(operation: &OperationDescription, name: &str) -> Result<(&'static str, FieldKind), String> {
     let fields = operation.fields();
     if let Some(field) = fields.iter().find(|(known, _)| *known == name) {
@@ -63,7 +63,7 @@ fn known(operation: &OperationDescription, name: &str) -> Result<(&'static str, 
     let names = || fields.iter().map(|(known, _)| *known);
     let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
-        None if fields.is_empty() => "it takes none".to_owned(),
+        None if fields.is_empty() => "it takes no fields".to_owned(),
         None => format!("it takes {}", names().collect::<Vec<_>>().join(", ")),
     };
     Err(format!("{} has no field {name:?}: {hint}", operation.name))
@@ -127,10 +127,10 @@ mod tests {
             ("publish", &["chanel=a"][..], "publish has no field \"chanel\": did you mean channel?"),
             ("publish", &["chanel:=1"], "did you mean channel?"),
             ("publish", &["=a"], "it takes channel, data, b64data"),
-            ("info", &["x=1"], "it takes none"),
+            ("info", &["x=1"], "it takes no fields"),
             ("publish", &["channel"], "\"channel\" has no value"),
-            ("publish", &["channel=a", "channel=b"], "channel is there twice"),
-            ("publish", &["data=hello"], "data takes JSON, and what stands behind it is none (text goes in quotes"),
+            ("publish", &["channel=a", "channel=b"], "channel is given twice"),
+            ("publish", &["data=hello"], "data takes JSON, but its value is not JSON (put text in quotes"),
             ("publish", &["data:=hello"], "data:= takes JSON"),
             ("publish", &["skip_history=yes"], "skip_history takes true or false"),
             ("publish", &["tags=[]"], "tags takes an object"),

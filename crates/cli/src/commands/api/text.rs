@@ -1,13 +1,13 @@
-//! A result as a person reads it: a line for each value, and what is inside of a value indented below it. Pure.
+//! A result as readable text: one line for each value, with nested values indented below it. Pure.
 
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-/// Columns by which what is inside of a value is indented.
+/// Columns by which nested values are indented.
 const INDENT: usize = 2;
 
-/// The lines of a result.
+/// The text of a result.
 pub(super) fn of(result: &Json) -> String {
     let mut out = String::new();
     match leaf(result) {
@@ -18,7 +18,7 @@ pub(super) fn of(result: &Json) -> String {
     out
 }
 
-/// Writes the lines of what has something inside.
+/// Writes the lines of an object or a list.
 fn write(value: &Json, indent: usize, out: &mut String) {
     let mut line = |name: String, value: &Json| match leaf(value) {
         Some(leaf) => {
@@ -36,7 +36,7 @@ fn write(value: &Json, indent: usize, out: &mut String) {
     }
 }
 
-/// What fits on a line; None = it has something inside.
+/// The text of a value that fits on one line. `None` = the value has nested values.
 fn leaf(value: &Json) -> Option<String> {
     match value {
         Json::String(text) => Some(plain(text)),
@@ -46,8 +46,8 @@ fn leaf(value: &Json) -> Option<String> {
     }
 }
 
-/// A text as it is; in quotes if it is not to be told from something else, or would move the cursor of a terminal:
-/// clients choose texts, and must not write on an operator's screen.
+/// The text unchanged, or in quotes if it could be mistaken for something else or contains control characters. Clients
+/// choose texts, and must not control an operator's terminal.
 fn plain(text: &str) -> String {
     let is_plain =
         !text.is_empty() && text.trim() == text && !text.contains(char::is_control) && !text.starts_with('"');

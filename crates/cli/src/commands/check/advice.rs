@@ -1,37 +1,38 @@
-//! What the limits of a machine mean for a node, and which command changes each of them.
+//! What each limit of a machine means for a node, and which command changes it.
 
 use std::fmt::Write as _;
 
 use super::machine::Machine;
 use crate::descriptors;
 
-/// Connections below which a limit is called low: what a machine of two cores serves with ease.
+/// A limit that allows fewer connections is reported as low. A machine with two cores serves this number easily.
 const CONNECTIONS_WANTED: u64 = 100_000;
-/// Waiting connections below which `net.core.somaxconn` is called low: 100,000 clients that come back within seconds.
+/// A lower `net.core.somaxconn` is reported as low. This many waiting connections are needed if 100,000 clients
+/// reconnect within seconds.
 const BACKLOG_WANTED: u64 = 16_384;
-/// Memory of TCP's buffers that 100,000 connections can take in a burst, bytes: 16 KiB each.
+/// Memory of TCP buffers that 100,000 connections can use in a burst, bytes: 16 KiB each.
 const TCP_BYTES_WANTED: u64 = CONNECTIONS_WANTED * 16_384;
-/// Memory that 100,000 connections take in a node and in the kernel, bytes: measured by `touchline lab ladder`.
+/// Memory of 100,000 connections in a node and in the kernel, bytes, measured by `touchline lab ladder`.
 const MEMORY_WANTED: u64 = CONNECTIONS_WANTED * 11_000;
-/// Sources of the clock that are read without a call of the kernel.
+/// Clock sources that can be read without a system call.
 const CLOCK_SOURCES: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
 
-/// A limit of the machine.
+/// A limit of the machine, with advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LimitAdvice {
-    /// What it is.
+    /// The name of the limit.
     what: &'static str,
-    /// Its value.
+    /// The value of the limit.
     value: String,
-    /// What it means for a node.
+    /// What the limit means for a node.
     means: String,
-    /// The command that changes it. `None` = none does.
+    /// The command that changes the limit. `None` = there is no such command.
     change: Option<&'static str>,
-    /// Whether it stops a node before 100,000 connections, or makes it slow.
+    /// Whether the limit prevents 100,000 connections, or makes a node slow.
     is_low: bool,
 }
 
-/// Says for each limit what it means.
+/// The advice for each limit of a machine.
 pub(super) fn advise(machine: &Machine) -> Vec<LimitAdvice> {
     [files(machine), network(machine), resources(machine), clock(machine)].concat()
 }
@@ -55,7 +56,7 @@ fn files(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what: "open files of the machine",
             value: files.to_string(),
-            means: format!("{free} more of all processes together"),
+            means: format!("{free} more files for all processes together"),
             change: Some("sysctl -w fs.file-max=2097152"),
             is_low: free < CONNECTIONS_WANTED,
         });
@@ -69,7 +70,7 @@ fn network(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what: "waiting connections (somaxconn)",
             value: backlog.to_string(),
-            means: format!("{backlog} clients that come at once are not refused; http_server.backlog asks for more"),
+            means: format!("up to {backlog} clients can connect at once; http_server.backlog can ask for more"),
             change: Some("sysctl -w net.core.somaxconn=65535"),
             is_low: backlog < BACKLOG_WANTED,
         });
@@ -79,7 +80,7 @@ fn network(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what: "ports of outgoing connections",
             value: format!("{first}–{last}"),
-            means: format!("{ports} connections of a proxy on this machine to one port of a node"),
+            means: format!("{ports} connections from a proxy on this machine to one port of a node"),
             change: Some("sysctl -w net.ipv4.ip_local_port_range='10240 65535'"),
             is_low: ports < 20_000,
         });
@@ -88,7 +89,7 @@ fn network(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what: "memory of TCP (tcp_mem)",
             value: mebibytes(bytes),
-            means: format!("{} connections with 16 KiB on the way each", bytes / 16_384),
+            means: format!("{} connections with 16 KiB in transit each", bytes / 16_384),
             change: Some("sysctl -w net.ipv4.tcp_mem='196608 393216 786432' (pages; the third number counts)"),
             is_low: bytes < TCP_BYTES_WANTED,
         });
@@ -97,7 +98,7 @@ fn network(machine: &Machine) -> Vec<LimitAdvice> {
         Some((count, most)) => LimitAdvice {
             what: "connections that the firewall follows",
             value: format!("{count} of {most}"),
-            means: "the kernel drops new connections above it, without a word to the client".to_owned(),
+            means: "above it the kernel silently drops new connections".to_owned(),
             change: Some("sysctl -w net.netfilter.nf_conntrack_max=1048576, or a rule with `notrack` for the port"),
             is_low: most.saturating_sub(count) < CONNECTIONS_WANTED,
         },
@@ -107,7 +108,7 @@ fn network(machine: &Machine) -> Vec<LimitAdvice> {
             means: if machine.tells_network {
                 "no limit (conntrack is not loaded here)"
             } else {
-                "/proc tells nothing"
+                "/proc does not show it"
             }
             .to_owned(),
             change: None,
@@ -132,7 +133,7 @@ fn resources(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what,
             value: mebibytes(bytes),
-            means: format!("some {} connections, with what the kernel keeps for them", bytes / 11_000),
+            means: format!("about {} connections, including kernel memory", bytes / 11_000),
             change,
             is_low: bytes < MEMORY_WANTED,
         });
@@ -149,7 +150,7 @@ fn resources(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what: "processor time of the control group",
             value: format!("{}.{:03}", millicores / 1_000, millicores % 1_000),
-            means: "above it, all event loops stand still until the next period (100 ms): set no limit".to_owned(),
+            means: "above it all event loops stop until the next period (100 ms): set no limit".to_owned(),
             change: Some("systemd: CPUQuota=; containers: --cpus; Kubernetes: resources.limits.cpu"),
             is_low: millicores < 1_000 * processors,
         });
@@ -164,7 +165,7 @@ fn clock(machine: &Machine) -> Vec<LimitAdvice> {
         advice.push(LimitAdvice {
             what: "source of the clock",
             value: source.clone(),
-            means: if is_low { "each look at the clock is a call of the kernel" } else { "quick to read" }.to_owned(),
+            means: if is_low { "each reading of the clock is a system call" } else { "quick to read" }.to_owned(),
             change: is_low.then_some("/sys/devices/system/clocksource/clocksource0/available_clocksource has others"),
             is_low,
         });
@@ -177,8 +178,8 @@ fn clock(machine: &Machine) -> Vec<LimitAdvice> {
     advice.push(LimitAdvice {
         what: "time",
         value: value.to_owned(),
-        means: "tokens expire by it, and nodes of a cluster compare theirs (cluster.clock_drift_max)".to_owned(),
-        change: Some("timedatectl set-ntp true; `timedatectl` and `chronyc tracking` tell the state"),
+        means: "tokens expire by it, and nodes of a cluster compare their clocks (cluster.clock_drift_max)".to_owned(),
+        change: Some("timedatectl set-ntp true; `timedatectl` and `chronyc tracking` show the state"),
         is_low,
     });
     advice
@@ -188,7 +189,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// A paragraph for each limit, the low ones marked, and a last line with their number.
+/// The report: a paragraph for each limit with a mark for low ones, and a last line with their number.
 pub(super) fn report(advice: &[LimitAdvice]) -> String {
     let mut text = String::new();
     for LimitAdvice { what, value, means, change, is_low } in advice {

@@ -1,32 +1,32 @@
-//! What this machine limits, read from the kernel. Nothing is changed.
+//! The limits of this machine, read from the kernel. This module changes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limits of memory from here on are none: version 1 of control groups writes such a number.
+/// From this value on there is no memory limit: version 1 of control groups reports such a number.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// What the kernel tells. `None` = it does not tell, as in a container or on another system.
+/// What the kernel reports. `None` = it does not report the value, as in some containers or on another system.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Machine {
-    /// Files that this process may open: it raises its limit to this one.
+    /// Files that this process may open. The process raises its limit to this value.
     pub(super) files_of_process: Option<u64>,
     /// Files that all processes may open.
     pub(super) files: Option<u64>,
-    /// Files that are open.
+    /// Files that are open on the machine.
     pub(super) files_open: Option<u64>,
-    /// Connections that wait to be accepted, at most (`net.core.somaxconn`).
+    /// Maximum number of connections that wait to be accepted (`net.core.somaxconn`).
     pub(super) backlog: Option<u64>,
     /// Ports of outgoing connections, first and last.
     pub(super) ports: Option<(u64, u64)>,
-    /// Memory of all TCP buffers above which the kernel drops what comes, bytes.
+    /// Memory of all TCP buffers above which the kernel drops incoming data, bytes.
     pub(super) tcp_bytes: Option<u64>,
-    /// Connections that the firewall follows, and how many it can. `None` = it follows none, or the kernel does not
-    /// tell.
+    /// Connections that the firewall tracks, and their maximum. `None` = it tracks none, or the kernel does not report
+    /// it.
     pub(super) tracked: Option<(u64, u64)>,
-    /// The settings of the network can be read.
+    /// Whether the network settings can be read.
     pub(super) tells_network: bool,
-    /// Memory that is available, bytes.
+    /// Available memory, bytes.
     pub(super) memory_available: Option<u64>,
     /// Memory that the control group of this process may use, bytes. `None` = it has no limit.
     pub(super) memory_of_group: Option<u64>,
@@ -34,14 +34,14 @@ pub(super) struct Machine {
     pub(super) millicores_of_group: Option<u64>,
     /// Processors that this process may run on.
     pub(super) processors: u64,
-    /// The source of the kernel's clock, as `tsc`.
+    /// The clock source of the kernel, such as `tsc`.
     pub(super) clock_source: Option<String>,
-    /// Whether a time service has set the clock. `None` = none that is known runs here.
+    /// Whether a time service has set the clock. `None` = no known time service runs here.
     pub(super) is_clock_synchronized: Option<bool>,
 }
 
 impl Machine {
-    /// Reads the limits as they are now.
+    /// Reads the current limits.
     pub(super) fn read() -> Self {
         let opened = numbers("/proc/sys/fs/file-nr");
         let ports = numbers("/proc/sys/net/ipv4/ip_local_port_range");
@@ -77,8 +77,8 @@ impl Machine {
     }
 }
 
-/// The control groups of this process, each from its own to the root: of version 2, and those of version 1 that limit
-/// memory and processors.
+/// The control groups of this process and their ancestors: those of version 2, and those of version 1 that limit memory
+/// and processors.
 fn groups() -> Vec<PathBuf> {
     let own = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let root = Path::new("/sys/fs/cgroup");
@@ -104,7 +104,7 @@ fn quota_of(group: &Path) -> Option<u64> {
     number("cpu.cfs_quota_us")?.saturating_mul(1_000).checked_div(number("cpu.cfs_period_us")?)
 }
 
-/// What systemd's time service writes when it has set the clock. Where another service runs, nothing is known.
+/// Whether systemd's time service reports that it has set the clock. `None` = it does not run.
 fn is_clock_synchronized() -> Option<bool> {
     let service = Path::new("/run/systemd/timesync");
     service.is_dir().then(|| service.join("synchronized").exists())
@@ -123,7 +123,7 @@ fn millicores(text: &str) -> Option<u64> {
     quota.saturating_mul(1_000).checked_div(period)
 }
 
-/// The first line that begins with a name, as `MemAvailable: 12 kB`, in bytes.
+/// The value of the first line with this name, such as `MemAvailable: 12 kB`, in bytes.
 fn kib_of(text: &str, name: &str) -> Option<u64> {
     let kib: u64 = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())?;
     Some(kib << 10)

@@ -1,4 +1,4 @@
-//! `touchline check CONFIG`: what is wrong with a configuration, with what it names, and with this machine.
+//! `touchline check FILE`: faults of a configuration, of the servers that it names, and of this machine.
 
 mod advice;
 mod machine;
@@ -14,8 +14,8 @@ use touchline_server::{ConnectionTrial, PROBES, try_connections};
 use crate::client::api::sources;
 use crate::operator_arguments::CheckArguments;
 
-/// Prints the findings; fails if `touchline serve` would because of the configuration itself, or if something that the
-/// configuration names cannot be used (`--connect`).
+/// Prints the findings. Fails if `touchline serve` would refuse the configuration, or if something that it names cannot
+/// be used (`--connect`).
 pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     let mut out = std::io::stdout();
     let sources = sources(arguments.file.as_deref().or(arguments.config.as_deref()), &arguments.keys);
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     }
     let reading = read_to_serve(&sources, &PROBES);
     if sources.file.is_none() && reading.written.is_empty() {
-        bail!("which configuration? Name the file, or set TOUCHLINE_CONFIG, or a variable for each key");
+        bail!("no configuration: name the file, or set TOUCHLINE_CONFIG, or set a variable for each key");
     }
     write!(out, "{}", report(&reading))?;
     let Some(configuration) = &reading.configuration else { return Ok(ExitCode::FAILURE) };
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     Ok(if trials.iter().all(|trial| trial.outcome.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A line for each thing that was tried, and a last line with the verdict.
+/// The report of the connection trials: a line for each, and a last line with their number.
 fn connections(trials: &[ConnectionTrial]) -> String {
     let mut text = String::new();
     for ConnectionTrial { key, target, outcome } in trials {
@@ -54,12 +54,12 @@ fn connections(trials: &[ConnectionTrial]) -> String {
     text
 }
 
-/// What another server has said, without what would move the cursor of a terminal or begin a line.
+/// The text of another server without control characters, so that it stays on one line of a terminal.
 pub(crate) fn in_a_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// One line for each finding, and a last line with the verdict.
+/// The report: one line for each finding, and a last line with the verdict.
 pub(crate) fn report(reading: &ConfigOutcome) -> String {
     let mut text = String::new();
     let mut counts = [0; 3];

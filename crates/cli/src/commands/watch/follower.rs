@@ -1,31 +1,32 @@
-//! One channel followed by the client protocol (JSON): what to send, what to print, where we are. No sockets here.
+//! Follows one channel with the JSON client protocol: what to send, what to print, and the position. It uses no
+//! sockets.
 
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// Ids of our commands; a new subscribe on the same link takes the same one.
+/// Ids of the commands. A new subscribe command on the same connection uses the same id.
 const CONNECT: u32 = 1;
 const SUBSCRIBE: u32 = 2;
 
-/// What a message of the server asks of the watcher.
+/// What the watcher must do after a message from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// A publication as it came, for stdout.
+    /// Print this unchanged publication on stdout.
     Print(String),
-    /// What happened, for stderr.
+    /// Print this event on stderr.
     Tell(String),
-    /// A message to the server.
+    /// Send this message to the server.
     Send(String),
-    /// The server pings this often, seconds.
+    /// Expect a ping of the server within this time, seconds. 0 = the server sends no pings.
     Pings(u32),
-    /// The link is to be made anew.
+    /// Reconnect, for this reason.
     Reconnect(String),
-    /// It is over for good.
+    /// Stop for good, for this reason.
     Fail(String),
 }
 
-/// What we want and what we have.
+/// The state of a followed channel: what to subscribe to, and the position reached.
 pub(super) struct Follower {
     channel: String,
     token: Option<String>,
@@ -107,12 +108,12 @@ struct OffsetJson {
 }
 
 impl Follower {
-    /// A follower that has seen nothing yet.
+    /// A follower without a position.
     pub(super) fn new(channel: String, token: Option<String>, subscription_token: Option<String>) -> Self {
         Follower { channel, token, subscription_token, position: None, answers_pings: false }
     }
 
-    /// What opens a link: connect and subscribe in one frame.
+    /// The first frame of a connection: the connect and the subscribe command.
     pub(super) fn greeting(&self) -> String {
         let mut connect = json!({"name": "touchline watch", "version": touchline_server::VERSION});
         if let Some(token) = &self.token {
@@ -134,13 +135,15 @@ impl Follower {
         json!({"id": SUBSCRIBE, "subscribe": subscribe}).to_string()
     }
 
-    /// Takes one frame of the server: replies and pushes, one a line.
+    /// Processes one frame of the server: replies and pushes, one per line.
     pub(super) fn take(&mut self, frame: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         for line in frame.split('\n').filter(|line| !line.trim().is_empty()) {
             match serde_json::from_str::<ReplyJson<'_>>(line) {
                 Ok(reply) => self.take_reply(reply, &mut effects),
-                Err(error) => effects.push(Effect::Fail(format!("the server does not speak the protocol ({error})"))),
+                Err(error) => {
+                    effects.push(Effect::Fail(format!("the server does not use the client protocol ({error})")))
+                }
             }
         }
         effects
@@ -170,7 +173,7 @@ impl Follower {
         } else if result.recovered {
             format!("back on {channel}: caught up with {} publications", result.publications.len())
         } else {
-            format!("back on {channel}: what was missed could not be recovered")
+            format!("back on {channel}: missed publications could not be recovered")
         }));
         let has_position = result.positioned || result.recoverable;
         self.position = has_position.then_some(FollowerPosition { offset: result.offset, epoch: result.epoch });
@@ -206,7 +209,7 @@ impl Follower {
     }
 }
 
-/// The end of a connection by a disconnect code, which says whether to reconnect.
+/// The effect of a disconnect. Its code says whether to reconnect.
 pub(super) fn ended(code: u32, reason: &str) -> Effect {
     let text = format!("disconnected: {reason} ({code})");
     let is_final = matches!(code, 1009 | 3500..=3999 | 4500..=4999);
@@ -253,7 +256,10 @@ mod tests {
         assert_eq!(effects[2], Print(r#"{"data":2,"offset":6}"#.into()));
         assert_eq!(follower.position, Some(FollowerPosition { offset: 6, epoch: "abc".into() }));
         let lost = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"xyz","offset":1,"was_recovering":true}}"#;
-        assert_eq!(follower.take(lost), [Tell("back on match:live: what was missed could not be recovered".into())]);
+        assert_eq!(
+            follower.take(lost),
+            [Tell("back on match:live: missed publications could not be recovered".into())]
+        );
         assert_eq!(follower.position, Some(FollowerPosition { offset: 1, epoch: "xyz".into() }));
     }
 

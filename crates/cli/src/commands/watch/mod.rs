@@ -1,4 +1,4 @@
-//! `touchline watch CHANNEL`: publications as they come, through lost connections and restarts.
+//! `touchline watch CHANNEL`: prints publications as they arrive, and recovers after lost connections and restarts.
 
 mod follower;
 mod socket;
@@ -18,21 +18,21 @@ use crate::client::url::ServerUrl;
 use follower::{Effect, Follower};
 use socket::{SocketEvent, WatchSocket};
 
-/// First and longest pause before the link is made anew.
+/// Minimum and maximum pause before a reconnect.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(20);
-/// Time past a missing ping until the link is given up.
+/// Time after a missing ping until the connection is given up.
 const SILENCE_SLACK: Duration = Duration::from_secs(10);
 
-/// Why following a link ended.
+/// Why a connection ended.
 enum End {
-    /// All that was asked for has been printed.
+    /// The requested number of publications has been printed.
     Enough,
-    /// The link is lost, for this reason.
+    /// The connection is lost, for this reason.
     Lost(String),
 }
 
-/// Follows the channel until it can't, or has printed as many as asked for.
+/// Follows the channel until it has printed the requested number of publications, or an error is final.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
     let url = match &arguments.url {
         Some(url) => url.clone(),
@@ -55,12 +55,12 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
         };
         pause = if has_subscribed { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
         let pause = with_jitter(pause);
-        eprintln!("touchline: {reason}; again in {:.1} s", pause.as_secs_f64());
+        eprintln!("touchline: {reason}; reconnecting in {:.1} s", pause.as_secs_f64());
         std::thread::sleep(pause);
     }
 }
 
-/// One link, from connect to its end. Errors are final.
+/// Follows the channel on one connection until it ends. An `Err` is final.
 fn follow(
     url: &ServerUrl,
     tls: Option<&Arc<ClientConfig>>,
@@ -111,7 +111,7 @@ fn follow(
     }
 }
 
-/// Between half and the whole of a pause, so that many watchers don't all come back at once.
+/// A random time between half and the whole of a pause, so that many watchers do not reconnect at once.
 fn with_jitter(pause: Duration) -> Duration {
     let mut byte = [0];
     let share = if aws_lc_rs::rand::fill(&mut byte).is_ok() { f64::from(byte[0]) / 255.0 } else { 1.0 };

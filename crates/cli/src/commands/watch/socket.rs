@@ -1,4 +1,4 @@
-//! The client's end of a WebSocket, by tungstenite over a blocking stream with TLS or without.
+//! The client side of a WebSocket: tungstenite over a blocking stream, with or without TLS.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::client::stream::ClientStream;
 use crate::client::tls::TlsRefusal;
 use crate::client::url::ServerUrl;
 
-/// Largest message that is taken from a server, bytes.
+/// Maximum size of a message from a server, bytes.
 const MESSAGE_LEN_MAX: usize = 64 * 1024 * 1024;
-/// The close code of RFC 6455 for a close frame without one.
+/// The close code of RFC 6455 for a close frame without a code.
 const NO_CLOSE_CODE: u32 = 1005;
 
-/// What comes from the server.
+/// An event from the server.
 pub(super) enum SocketEvent {
-    /// A message.
+    /// A text message.
     Text(String),
-    /// Its goodbye: code and reason.
+    /// A close frame: code and reason.
     Closed(u32, String),
 }
 
 /// Why the connection failed.
 pub(super) enum ConnectError {
-    /// To try again would not help.
+    /// The failure is final: another try would not help.
     Refused(String),
-    /// It might.
+    /// Another try may help.
     Lost(String),
 }
 
-/// An open link.
+/// An open WebSocket connection.
 pub(super) struct WatchSocket(WebSocket<ClientStream>);
 
 impl WatchSocket {
-    /// Connects and shakes hands, with TLS if a configuration is given.
+    /// Connects and performs the handshake, with TLS if a configuration is given.
     pub(super) fn connect(url: &ServerUrl, tls: Option<&Arc<ClientConfig>>) -> Result<Self, ConnectError> {
         let stream = ClientStream::connect(url, tls).map_err(|error| {
             let is_final = error.is::<TlsRefusal>();
@@ -53,7 +53,7 @@ impl WatchSocket {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_LEN_MAX))
             .max_frame_size(Some(MESSAGE_LEN_MAX))
-            // Each message is sent at once.
+            // Send each message at once.
             .write_buffer_size(0);
         match client_with_config(address.as_str(), stream, Some(config)) {
             Ok((socket, _)) => Ok(WatchSocket(socket)),
@@ -64,24 +64,24 @@ impl WatchSocket {
         }
     }
 
-    /// How long to wait for the server to say anything; `None` for ever.
+    /// Sets how long the next read waits for the server. `None` = for ever.
     pub(super) fn expect_within(&mut self, patience: Option<Duration>) -> io::Result<()> {
         self.0.get_ref().tcp().set_read_timeout(patience)
     }
 
-    /// Sends one message.
+    /// Sends one text message.
     pub(super) fn send(&mut self, message: &str) -> Result<()> {
         self.0.send(Message::text(message)).map_err(|error| Error::new(error).context("failed to send"))
     }
 
-    /// The next message; answers pings on the way.
+    /// Waits for the next message or close frame, and answers pings.
     pub(super) fn next(&mut self) -> Result<SocketEvent> {
         loop {
             match self.0.read().map_err(told)? {
                 Message::Text(text) => return Ok(SocketEvent::Text(text.as_str().to_owned())),
-                Message::Binary(_) => bail!("the server sent bytes where text was agreed on"),
+                Message::Binary(_) => bail!("the server sent binary data instead of text"),
                 Message::Close(frame) => {
-                    // The answer to the server's goodbye; the server may be gone already.
+                    // Answer the close frame. The server may have closed the connection already.
                     let _ = self.0.flush();
                     let (code, reason) = frame.map_or((NO_CLOSE_CODE, String::new()), |frame| {
                         (u16::from(frame.code).into(), frame.reason.as_str().to_owned())
@@ -94,7 +94,7 @@ impl WatchSocket {
     }
 }
 
-/// Whether an upgrade that failed is worth another try.
+/// Whether another try may help after a failed upgrade.
 fn refusal(error: tungstenite::Error, address: &str) -> ConnectError {
     match error {
         tungstenite::Error::Http(answer) => match answer.status().as_u16() {
@@ -107,24 +107,26 @@ fn refusal(error: tungstenite::Error, address: &str) -> ConnectError {
             }
             status => ConnectError::Refused(format!("no WebSocket at {address}: the server answered {status}")),
         },
-        // Among others the alert with which TLS answers plain text.
+        // For example the alert with which a TLS server answers plain text.
         tungstenite::Error::Protocol(ProtocolError::HttparseError(_)) => {
             let hint = match address.strip_prefix("ws://") {
-                Some(rest) => format!(" (does it speak TLS? Then it is wss://{rest})"),
+                Some(rest) => format!(" (does it use TLS? Then use wss://{rest})"),
                 None => String::new(),
             };
-            ConnectError::Refused(format!("no WebSocket at {address}: the other end does not speak HTTP here{hint}"))
+            ConnectError::Refused(format!("no WebSocket at {address}: the port does not use HTTP{hint}"))
         }
         tungstenite::Error::Protocol(
             ProtocolError::SecWebSocketAcceptKeyMismatch
             | ProtocolError::MissingConnectionUpgradeHeader
             | ProtocolError::MissingUpgradeWebSocketHeader,
-        ) => ConnectError::Refused(format!("no WebSocket at {address}: the server's upgrade does not answer ours")),
+        ) => {
+            ConnectError::Refused(format!("no WebSocket at {address}: the server's answer to the upgrade is not valid"))
+        }
         error => ConnectError::Lost(format!("{:#}", told(error))),
     }
 }
 
-/// Says why an open link is lost.
+/// Explains why an open connection was lost.
 fn told(error: tungstenite::Error) -> Error {
     match error {
         tungstenite::Error::ConnectionClosed
@@ -133,11 +135,11 @@ fn told(error: tungstenite::Error) -> Error {
             ProtocolError::ResetWithoutClosingHandshake | ProtocolError::HandshakeIncomplete,
         ) => anyhow!("the server closed the connection"),
         tungstenite::Error::Io(error) => match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!("the server fell silent"),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!("the server stopped sending"),
             ErrorKind::UnexpectedEof => anyhow!("the server closed the connection"),
-            _ => Error::new(error).context("the connection broke"),
+            _ => Error::new(error).context("the connection failed"),
         },
-        error => Error::new(error).context("the server broke the WebSocket protocol"),
+        error => Error::new(error).context("the server violated the WebSocket protocol"),
     }
 }
 
@@ -201,7 +203,7 @@ mod tests {
         assert!(matches!(socket.next().expect("a close"), SocketEvent::Closed(1005, reason) if reason.is_empty()));
         let (url, _) = server(|key| upgraded(key, &[b"\x82\x01x"]));
         let Ok(mut socket) = WatchSocket::connect(&url, None) else { panic!("it is accepted") };
-        assert!(socket.next().is_err_and(|error| error.to_string().contains("bytes where text")));
+        assert!(socket.next().is_err_and(|error| error.to_string().contains("binary data instead of text")));
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
         let (url, _) = server(|key| upgraded(key, &[]));
         let Ok(mut socket) = WatchSocket::connect(&url, None) else { panic!("it is accepted") };
         socket.expect_within(Some(Duration::from_millis(50))).expect("it is set");
-        assert!(socket.next().is_err_and(|error| error.to_string() == "the server fell silent"));
+        assert!(socket.next().is_err_and(|error| error.to_string() == "the server stopped sending"));
     }
 
     #[test]
@@ -219,7 +221,7 @@ mod tests {
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Accept: s3pPLBmMiTxaRbK+xOo=\r\n\r\n",
         );
-        assert!(matches!(wrong, Some(ConnectError::Refused(reason)) if reason.contains("does not answer ours")));
+        assert!(matches!(wrong, Some(ConnectError::Refused(reason)) if reason.contains("upgrade is not valid")));
         for status in [301, 400, 401, 403, 404, 405, 426] {
             let answer = format!("HTTP/1.1 {status} No\r\n\r\n");
             let Some(ConnectError::Refused(reason)) = refused(answer.leak()) else { panic!("{status} is final") };
@@ -238,9 +240,9 @@ mod tests {
     fn a_port_that_does_not_speak_http_is_final_and_the_scheme_for_tls_is_named() {
         for answer in [&b"\x15\x03\x03\x00\x02\x02\x46"[..], b"SSH-2.0-OpenSSH\r\n\r\n"] {
             let (url, _) = server(move |_| answer.to_vec());
-            let wss = format!("Then it is wss://{}/connection/websocket", url.authority());
+            let wss = format!("Then use wss://{}/connection/websocket", url.authority());
             let Some(ConnectError::Refused(reason)) = WatchSocket::connect(&url, None).err() else { panic!("final") };
-            assert!(reason.contains("does not speak HTTP here") && reason.contains(&wss), "{reason}");
+            assert!(reason.contains("does not use HTTP") && reason.contains(&wss), "{reason}");
         }
     }
 }

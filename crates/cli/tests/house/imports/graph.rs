@@ -1,37 +1,37 @@
-//! The files of a crate, the arrows between them, and the circles that these make.
+//! The files of a crate, the arrows (imports) between them, and the circles that arrows make.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::parser::{ParsedFile, WrittenPath, parse};
 
-/// How many imports of imports are followed.
+/// The most imports of imports that the search follows.
 const ALIAS_DEPTH_MAX: usize = 8;
 
-/// A file that imports from another one of its crate.
+/// A file that imports from another file of its crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arrow {
     /// The file that imports.
     pub(crate) from: PathBuf,
     /// The file that it imports from.
     pub(crate) to: PathBuf,
-    /// The first line of `from` that does, counted from 1.
+    /// The first line in `from` with the import, counted from 1.
     pub(crate) line: usize,
-    /// The path that stands there.
+    /// The path as it is written there.
     pub(crate) written: String,
 }
 
-/// The files of a crate that its root reaches by `mod`, without those of tests.
+/// The files of a crate that its root reaches by `mod`, without files of tests.
 pub(crate) struct FileGraph {
-    /// The file of each module, by its path in the crate; the root's is empty.
+    /// The file of each module, by its path in the crate. The path of the root is empty.
     modules: BTreeMap<Vec<String>, PathBuf>,
     files: BTreeMap<PathBuf, (Vec<String>, ParsedFile)>,
-    /// Modules that are declared, and whose file was not found.
+    /// Declared modules whose file was not found.
     missing: Vec<String>,
 }
 
 impl FileGraph {
-    /// Reads a crate from its root file on. `sources` has the text of each file.
+    /// Reads a crate, starting at its root file. `sources` contains the text of each file.
     pub(crate) fn read(root: &Path, sources: &BTreeMap<PathBuf, String>) -> Self {
         let mut graph = FileGraph { modules: BTreeMap::new(), files: BTreeMap::new(), missing: Vec::new() };
         graph.add(Vec::new(), root.to_owned(), sources);
@@ -57,17 +57,17 @@ impl FileGraph {
         self.files.insert(file, (module, parsed));
     }
 
-    /// The modules that are declared, and whose file was not found, each with the file that declares it.
+    /// The declared modules whose file was not found, each with the file that declares it.
     pub(crate) fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The path of the module of each file.
+    /// Each file with the path of its module.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &[String])> {
         self.files.iter().map(|(file, (module, _))| (file.as_path(), &module[..]))
     }
 
-    /// All arrows, one for each pair of files.
+    /// All arrows: one for each pair of files.
     pub(crate) fn arrows(&self) -> Vec<Arrow> {
         let mut arrows: BTreeMap<(PathBuf, PathBuf), Arrow> = BTreeMap::new();
         for (from, (module, parsed)) in &self.files {
@@ -91,7 +91,7 @@ impl FileGraph {
         lengths.filter_map(|length| self.modules.get(&path[..length])).next().map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// What a path can mean, as paths from the root; none for what other crates define.
+    /// The possible meanings of a path, as paths from the root. Empty for items of other crates.
     fn targets(&self, module: &[String], parsed: &ParsedFile, path: &WrittenPath, depth: usize) -> Vec<Vec<String>> {
         let mut base = [module, &path.inside[..]].concat();
         let mut parts = &path.parts[..];
@@ -113,7 +113,7 @@ impl FileGraph {
         vec![[&base[..], parts].concat()]
     }
 
-    /// What a path can mean that begins with a name in scope: a child, or an import.
+    /// The possible meanings of a path that begins with a name in scope: a child module or an import.
     fn names(
         &self,
         module: &[String],
@@ -127,7 +127,7 @@ impl FileGraph {
         if self.modules.contains_key(&child[..=scope.len()]) {
             return vec![child];
         }
-        // Of an import that is written as this path, the name is another crate's.
+        // In an import that is written as this path, the name is the name of another crate.
         let imports = parsed.paths.iter().filter(|import| {
             import.alias.as_deref() == Some(first)
                 && import.inside == path.inside
@@ -139,7 +139,7 @@ impl FileGraph {
         targets.map(|target| [&target[..], &path.parts[1..]].concat()).collect()
     }
 
-    /// The circles: each is the arrows between files that all reach each other.
+    /// The circles. Each circle consists of the arrows between files that all reach each other.
     pub(crate) fn circles(&self) -> Vec<Vec<Arrow>> {
         let arrows = self.arrows();
         let mut next: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
@@ -158,7 +158,7 @@ impl FileGraph {
     }
 }
 
-/// The files that arrows lead to from one, over any number of others.
+/// The files that a file reaches by arrows, directly or over other files.
 fn reached_from<'a>(file: &'a Path, next: &BTreeMap<&'a Path, Vec<&'a Path>>) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut open = vec![file];
@@ -211,7 +211,7 @@ mod tests {
             ["a/child.rs -> b.rs", "a/mod.rs -> a/child.rs", "lib.rs -> a/mod.rs", "lib.rs -> b.rs"]
         );
         assert!(circles(&tree).is_empty());
-        // A child that uses its parent, which only declares it, is a tree too.
+        // A child that uses its parent is not a circle if the parent only declares the child.
         assert!(circles(&[("lib.rs", "mod a; pub struct R;"), ("a.rs", "use crate::R;")]).is_empty());
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn a_path_without_an_import_closes_a_circle() {
         let bare = [("lib.rs", "mod a; fn f() { a::g() }"), ("a.rs", "pub fn g() { crate::f() }")];
         assert_eq!(circles(&bare), [["a.rs", "lib.rs"]]);
-        // Through an import of the module above.
+        // The path leads through an import of the module above.
         let imported = [
             ("lib.rs", "mod a; mod b;"),
             ("a/mod.rs", "pub mod c;"),

@@ -1,6 +1,7 @@
-//! Splits Rust into the tokens that matter for imports. Comments are left out; a literal is one token without its text.
+//! Splits Rust into the tokens that matter for imports. The lexer skips comments. A literal is one token without its
+//! text.
 
-/// A token and the line that it begins on, counted from 1.
+/// A token, and the line on which it begins, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind<'a>,
@@ -12,7 +13,7 @@ pub(crate) struct Token<'a> {
 pub(crate) enum TokenKind<'a> {
     /// An identifier or a keyword.
     Word(&'a str),
-    /// `::`.
+    /// The path separator `::`.
     Separator,
     /// Any other sign.
     Sign(char),
@@ -20,7 +21,7 @@ pub(crate) enum TokenKind<'a> {
     Literal,
 }
 
-/// The tokens of a file. Text that is not Rust gives tokens too, but no error.
+/// The tokens of a file. Text that is not Rust gives tokens too, and never an error.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut lexer = Lexer { text, at: 0, line: 1 };
     std::iter::from_fn(|| lexer.next()).collect()
@@ -28,7 +29,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
 
 struct Lexer<'a> {
     text: &'a str,
-    /// Byte of the text that comes next.
+    /// The byte of the text that is read next.
     at: usize,
     line: usize,
 }
@@ -44,7 +45,7 @@ impl<'a> Lexer<'a> {
         self.at = end;
     }
 
-    /// Skips to behind the first `end` at or after `from` bytes.
+    /// Moves behind the first `end` at or after `from` bytes.
     fn skip_past(&mut self, from: usize, end: &str) {
         let rest = self.rest();
         let found = rest.get(from..).and_then(|tail| tail.find(end));
@@ -104,7 +105,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Skips a text whose first quote is the last of `head` bytes.
+    /// Skips a text literal. Its first quote is the last of `head` bytes.
     fn skip_text(&mut self, head: usize) -> TokenKind<'a> {
         let mut length = head;
         let bytes = self.rest().as_bytes();
@@ -115,7 +116,7 @@ impl<'a> Lexer<'a> {
         TokenKind::Literal
     }
 
-    /// Skips a character or a lifetime whose quote is the last of `head` bytes.
+    /// Skips a character or a lifetime. Its quote is the last of `head` bytes.
     fn skip_quote(&mut self, head: usize) -> TokenKind<'a> {
         let rest = &self.rest()[head..];
         let mut characters = rest.char_indices();
@@ -136,7 +137,7 @@ impl<'a> Lexer<'a> {
     fn skip_number(&mut self) -> TokenKind<'a> {
         let rest = self.rest();
         let mut end = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
-        // A fraction, and not a range or a method.
+        // This is a fraction, and not a range or a method.
         if rest[end..].starts_with('.') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit()) {
             let fraction = &rest[end + 1..];
             end += 1 + fraction.find(|c: char| !is_word(c)).unwrap_or(fraction.len());

@@ -1,33 +1,33 @@
-//! Reads which modules a file declares, which names it imports and which paths it writes. What `#[cfg(test)]` marks is
-//! left out.
+//! Finds the modules that a file declares, the names that it imports and the paths that it writes. Code that
+//! `#[cfg(test)]` marks is left out.
 
 use std::collections::BTreeSet;
 
 use super::lexer::{Token, TokenKind, tokens};
 
-/// A path that a file writes.
+/// A path that a file contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WrittenPath {
-    /// The parts, as `["crate", "shard", "Shard"]`.
+    /// The parts of the path, such as `["crate", "shard", "Shard"]`.
     pub(crate) parts: Vec<String>,
-    /// The name that an import gives it in the file. `None` for a path in an expression or type, and for a glob.
+    /// The name that an import gives the path in the file. `None` for a path in an expression or type, and for a glob.
     pub(crate) alias: Option<String>,
-    /// The modules inside the file that it stands in, outermost first.
+    /// The modules inside the file that contain the path, outermost first.
     pub(crate) inside: Vec<String>,
-    /// The line that it begins on, counted from 1.
+    /// The line on which the path begins, counted from 1.
     pub(crate) line: usize,
 }
 
-/// What a file has outside its tests.
+/// The content of a file outside its tests.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedFile {
-    /// Modules that are files of their own (`mod x;`), each with the modules inside this file that it stands in.
+    /// Modules with their own file (`mod x;`), each with the modules inside this file that contain it.
     pub(crate) modules: Vec<Vec<String>>,
-    /// Modules inside this file (`mod x { … }`), with those that they stand in.
+    /// Modules inside this file (`mod x { … }`), each with the modules that contain it.
     pub(crate) inline_modules: Vec<Vec<String>>,
-    /// Imports and paths, in the order of the text.
+    /// Imports and paths, in the order of the file.
     pub(crate) paths: Vec<WrittenPath>,
-    /// Lines that hold code, which is not a comment.
+    /// The number of lines with code. A comment is not code.
     pub(crate) code_lines: usize,
 }
 
@@ -50,9 +50,9 @@ pub(crate) fn parse(text: &str) -> ParsedFile {
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
-    /// Braces that are open.
+    /// The number of open braces.
     depth: usize,
-    /// Modules that are open, each with the depth of its braces.
+    /// The open modules, each with the depth of its braces.
     inside: Vec<(String, usize)>,
     lines: BTreeSet<usize>,
     found: ParsedFile,
@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
         self.tokens.get(self.at).map_or(0, |token| token.line)
     }
 
-    /// Passes tokens, whose lines are code.
+    /// Moves past tokens and notes their lines as code.
     fn pass(&mut self, count: usize) {
         for token in self.tokens.iter().skip(self.at).take(count) {
             self.lines.insert(token.line);
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
         while let Some(kind) = self.kind(0) {
             match kind {
                 TokenKind::Sign('#') => self.attribute(),
-                // `use<…>` is a bound.
+                // `use<…>` is a bound, not an import.
                 TokenKind::Word("use") if !self.is_sign(1, '<') => self.import(),
                 TokenKind::Word("pub") if self.is_sign(1, '(') => self.visibility(),
                 TokenKind::Word("mod") if self.word(1).is_some() => self.module(),
@@ -110,8 +110,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes an attribute. What `#[cfg(test)]` marks is skipped with it; `#![cfg(test)]` leaves the rest of the file
-    /// out.
+    /// Moves past an attribute. Code that `#[cfg(test)]` marks is skipped too. `#![cfg(test)]` skips the rest of the
+    /// file.
     fn attribute(&mut self) {
         let is_inner = self.is_sign(1, '!');
         let open = self.at + 1 + usize::from(is_inner);
@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The index of what closes the bracket at an index; the end of the file if nothing does.
+    /// The index of the token that closes the bracket at an index, or the end of the file.
     fn closing(&self, open: usize) -> usize {
         let mut depth = 0_usize;
         for (index, token) in self.tokens.iter().enumerate().skip(open) {
@@ -161,7 +161,7 @@ impl<'a> Parser<'a> {
                     self.at = self.closing(self.at + 1) + 1;
                     continue;
                 }
-                // These end with a semicolon only: their braces are a tree of imports or a value.
+                // These items end only with a semicolon. Their braces are a tree of imports or a value.
                 TokenKind::Word("use" | "static" | "let" | "type") if !is_item => is_value = true,
                 TokenKind::Word("const") if !is_item && !matches!(self.word(1), Some("fn" | "unsafe")) => {
                     is_value = true;
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes `pub(…)`, whose path is not an import.
+    /// Moves past `pub(…)`. Its path is not an import.
     fn visibility(&mut self) {
         let is_visibility = matches!(self.word(2), Some("crate" | "super" | "self" | "in"));
         let end = self.closing(self.at + 1);
@@ -213,7 +213,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads a tree of imports below the parts before it.
+    /// Reads a tree of imports. `before` contains the parts in front of the tree.
     fn import_tree(&mut self, before: &[String]) {
         let mut parts = before.to_vec();
         let line = self.line();
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
                     self.pass(1);
                 }
                 Some(TokenKind::Separator) => {
-                    // A path that begins so names another crate.
+                    // A path that begins with `::` names another crate.
                     if parts.is_empty() {
                         parts.push(String::new());
                     }
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
         self.found.paths.push(WrittenPath { parts, alias, inside, line });
     }
 
-    /// Reads a path of an expression or a type. One word alone is a name in scope: an import has told where it is.
+    /// Reads a path of an expression or a type. A single word is a name in scope, whose import gives its place.
     fn path(&mut self) {
         let line = self.line();
         let is_continued = self.at > 0 && self.tokens[self.at - 1].kind == TokenKind::Separator;
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(found.modules, [vec!["a"], vec!["b", "c"], vec!["f"]]);
         assert_eq!(found.inline_modules, [vec!["b"]]);
         let inside: Vec<usize> = found.paths.iter().map(|path| path.inside.len()).collect();
-        assert_eq!(inside, [1, 0], "the path of a visibility is no import");
+        assert_eq!(inside, [1, 0], "the path of a visibility is not an import");
     }
 
     #[test]

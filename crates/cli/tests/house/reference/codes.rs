@@ -1,4 +1,4 @@
-//! Numbers of errors, of ends of subscriptions and of ends of connections.
+//! Codes of errors, of ended subscriptions and of ended connections.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use super::markdown::{PartKind, parts, rows};
 use super::{Mention, Page, judge, made_up, page, present_pages};
 use crate::files::report;
 
-/// Numbers of the shape that mean something else.
+/// Numbers that look like codes and mean something else.
 const EXCEPTIONS: &[(&str, &str)] =
     &[("2014", "the year of a paper"), ("4501", "a code that the backend of an example chooses")];
 
-/// Words before a number that say that it is no code.
+/// If one of these words is before a number, the number is not a code.
 const OTHERS: &[&str] = &[
     "RFC",
     "port",
@@ -31,7 +31,7 @@ const OTHERS: &[&str] = &[
     "December",
 ];
 
-/// Words right before a number that say that it is a code, whatever it is.
+/// If one of these words is directly before a number, the number is a code.
 const NAMES: &[&str] = &["error", "errors", "disconnect", "code", "codes"];
 
 fn catalogue() -> BTreeSet<u32> {
@@ -40,12 +40,12 @@ fn catalogue() -> BTreeSet<u32> {
     errors.chain(disconnects).chain(Unsubscribe::ALL.iter().map(|why| why.code)).collect()
 }
 
-/// The numbers of a page that are written as codes are.
+/// The numbers of a page that are written like codes.
 fn mentions(page: &Page) -> Vec<Mention> {
     let mut found = Vec::new();
     for part in parts(&page.text) {
         let numbers = match part.kind {
-            // The rows of tables come below.
+            // The rows of tables are handled below.
             PartKind::Prose if part.text.starts_with('|') => part.text.split('|').flat_map(of_cell).collect(),
             PartKind::Prose => of_prose(&part.text),
             PartKind::Span | PartKind::Block(_) => of_code(&part.text),
@@ -67,13 +67,13 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A cell that is a number alone is a figure, unless the head of its column says that it is a code.
+/// The codes in a cell. A cell with only a number is a figure, unless the head of its column says that it is a code.
 fn of_cell(cell: &str) -> Vec<String> {
     if is_number(cell.trim()) { Vec::new() } else { of_prose(cell) }
 }
 
-/// The codes in prose: what is called one, 2000 to 4999, written without a comma, and 100 to 119 where no word behind
-/// says what is counted.
+/// The codes in prose: numbers behind a word such as `error`, numbers from 2000 to 4999 without a comma, and numbers
+/// from 100 to 119 that no word follows directly.
 fn of_prose(line: &str) -> Vec<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut found = Vec::new();
@@ -95,7 +95,7 @@ fn of_prose(line: &str) -> Vec<String> {
     found
 }
 
-/// The numbers behind `code` in JSON and in lines of a log.
+/// The numbers behind `code` in JSON and in log lines.
 fn of_code(text: &str) -> Vec<String> {
     let behind = ["\"code\":", "code="].iter().flat_map(|name| text.split(name).skip(1));
     let number = |rest: &str| rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>();
@@ -104,7 +104,7 @@ fn of_code(text: &str) -> Vec<String> {
     shaped.chain(of_error).collect()
 }
 
-/// Whether a number is a status of HTTP.
+/// Whether a number is an HTTP status.
 fn is_status(number: &str) -> bool {
     matches!(number.parse::<u32>(), Ok(200..=599))
 }
@@ -156,7 +156,7 @@ fn told(page: &Page) -> BTreeSet<(u32, String, Option<bool>)> {
         .collect()
 }
 
-/// What the tables of codes have to tell.
+/// The rows that the tables of codes must have.
 fn to_tell() -> BTreeSet<(u32, String, Option<bool>)> {
     let errors = Error::ALL.iter().map(|error| (error.code, error.message.to_owned(), Some(error.temporary)));
     let unsubscribes = Unsubscribe::ALL.iter().map(|why| (why.code, why.reason.to_owned(), None));
@@ -166,9 +166,10 @@ fn to_tell() -> BTreeSet<(u32, String, Option<bool>)> {
 
 #[test]
 fn the_page_of_the_protocol_has_every_code_and_no_other() {
-    let (told, to_tell) = (told(&page("docs/protocol.md")), to_tell());
+    let (told, to_tell) = (told(&page("docs/reference/protocol.md")), to_tell());
     let differing = told.symmetric_difference(&to_tell);
-    report("codes of docs/protocol.md against the code", &differing.map(|row| format!("{row:?}")).collect::<Vec<_>>());
+    let differing: Vec<String> = differing.map(|row| format!("{row:?}")).collect();
+    report("codes of docs/reference/protocol.md against the code", &differing);
 }
 
 #[test]

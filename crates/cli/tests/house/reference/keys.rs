@@ -1,4 +1,4 @@
-//! Keys of the configuration, configurations that can be pasted, and other names of words joined by dots or by
+//! Keys of the configuration, configurations that a reader can copy, and other names whose words are joined by dots or
 //! underscores.
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ const OTHER_PATHS: &[(&str, &str)] = &[
     ("host.name", "an attribute of spans"),
 ];
 
-/// Names with underscores that our sources do not have.
+/// Names with underscores that the sources of this repository do not have.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("full_page_writes", "a setting of PostgreSQL"),
     ("max_msgs_per_subject", "a setting of JetStream"),
@@ -46,10 +46,10 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("process_cpu_seconds_total", "a metric that every program has"),
 ];
 
-/// Ends of names of files, which have dots too.
+/// Extensions of file names, which contain dots too.
 const FILES: &[&str] = &["html", "js", "json", "md", "mjs", "proto", "py", "rs", "sh", "toml"];
 
-/// Whether a text is words joined by dots, such as `client.ping_interval` or `channel.namespaces[].name`.
+/// Whether a text consists of words joined by dots, such as `client.ping_interval` or `channel.namespaces[].name`.
 fn is_dotted(text: &str) -> bool {
     let plain = text.replace("[]", "");
     plain.contains('.')
@@ -74,7 +74,7 @@ fn paths(page: &Page) -> Vec<Mention> {
                     found.push(Mention::new(page, &part, path));
                 }
             }
-            // A program's objects have methods with dots.
+            // Objects of a program have methods with dots.
             PartKind::Block("js" | "python" | "toml") => {}
             PartKind::Block(_) => {
                 let dotted = words(text, is_part).filter(|word| is_dotted(word)).filter(is_of_section);
@@ -87,7 +87,7 @@ fn paths(page: &Page) -> Vec<Mention> {
     found
 }
 
-/// Whether a configuration takes a key, or has a section, of this path.
+/// Whether a configuration has a key or a section with this path.
 fn is_key(path: &str) -> bool {
     let beneath = |list: &str| path.strip_prefix(list).and_then(|rest| rest.strip_prefix("[]."));
     for (list, options) in LISTS {
@@ -95,7 +95,7 @@ fn is_key(path: &str) -> bool {
             return option == "name" || find(options, option).is_some();
         }
     }
-    // The reference names the keys of a backend, of an issuer, and of a consumer, without their place.
+    // The reference names the keys of a proxy, of an issuer and of a consumer without the path of their section.
     let lists = [&PROXY_OPTIONS, &PROVIDER_OPTIONS, &CONSUMER_OPTIONS];
     let is_of_list = lists.iter().any(|options| find(options, path).is_some());
     if is_of_list
@@ -116,12 +116,12 @@ fn is_key(path: &str) -> bool {
     outcome.findings.iter().all(|finding| !finding.text.contains("unknown key"))
 }
 
-/// What has a name with dots besides keys: methods of the registry, and tables and functions of the databases.
+/// Whether a name with dots is not a key but a method of the registry, or a table or function of a database.
 fn is_other_path(path: &str, store: &str) -> bool {
     matches!(RegistryMethod::from_rpc(path), Some(Some(_))) || path.starts_with("touchline.") && store.contains(path)
 }
 
-/// The text of all Rust and SQL below a folder of the repository, but for the rules of the house.
+/// The text of all Rust and SQL files below a folder of the repository, without these rules.
 fn sources_below(folder: &str) -> String {
     let mut found = Vec::new();
     ["rs", "sql"].iter().for_each(|extension| walk(&root().join(folder), extension, &mut found));
@@ -137,7 +137,7 @@ fn every_key_in_the_documentation_exists() {
     assert!(mentions.len() > 500, "keys are found: {}", mentions.len());
     let names: BTreeSet<&str> = mentions.iter().map(|mention| mention.name.as_str()).collect();
     let known: BTreeSet<&str> = names.into_iter().filter(|name| is_key(name) || is_other_path(name, &store)).collect();
-    // Types of events, as their table has them.
+    // Types of events, as written in their table.
     let is_type = |name: &str| {
         let all = EventKind::CONFIGURED.into_iter().chain([EventKind::StateReset]);
         all.map(EventKind::cloud_type).any(|kind| kind.strip_prefix("io.touchline.") == Some(name))
@@ -171,12 +171,12 @@ fn a_key_that_does_not_exist_is_found() {
     }
 }
 
-/// The names of a page that are one word of parts joined by underscores.
+/// The names of a page whose words are joined by underscores.
 fn names(page: &Page) -> Vec<Mention> {
     let mut found = Vec::new();
     for part in parts(&page.text).iter().filter(|part| part.kind == PartKind::Span) {
         let name = part.text.split_once(" = ").map_or(part.text.as_str(), |(name, _)| name);
-        // Another rule looks at metrics; those of Centrifugo are not ours.
+        // Another rule checks metrics. Metrics of Centrifugo are not part of Touchline.
         let is_metric = name.starts_with("touchline_") || name.starts_with("centrifugo_");
         if name.contains('_') && is_snake(name) && !is_metric {
             found.push(Mention::new(page, part, name));
@@ -195,7 +195,7 @@ fn every_name_in_the_documentation_stands_in_the_code() {
     judge("names that no source has", &mentions, |name| known.contains(name), OTHER_NAMES);
 }
 
-/// The configurations of a page: each with the number of its first line.
+/// The configurations of a page, each with the number of its first line.
 fn configurations(page: &Page) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for part in parts(&page.text) {
@@ -222,7 +222,7 @@ fn configurations(page: &Page) -> Vec<(usize, String)> {
     found
 }
 
-/// What a server would say of a configuration in TOML, errors and warnings.
+/// The errors and warnings of a server for a configuration in TOML.
 fn faults(text: &str) -> Vec<String> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let name = format!("touchline-docs-{}-{}.toml", std::process::id(), COUNT.fetch_add(1, Relaxed));
@@ -239,7 +239,7 @@ fn written(path: &Path, text: &str) -> ConfigOutcome {
     outcome
 }
 
-/// What a server would say of the configurations of a page, and of the keys that it gives a value.
+/// The errors and warnings of a server for the configurations of a page and for the keys with a value on it.
 fn refused(page: &Page) -> Vec<String> {
     let mut broken = Vec::new();
     for (line, text) in configurations(page) {

@@ -1,4 +1,4 @@
-//! Links between pages, the headings that they lead to, and paths of files.
+//! Links between pages, the headings that links point to, and paths of files.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::markdown::{Page, PartKind, parts};
 use super::{Mention, made_up};
 use crate::files::{pages, report, root};
 
-/// Folders whose files are named by their path from the root.
+/// Pages name the files in these folders by their path from the root.
 const FOLDERS: &[&str] = &["crates/", "docs/", "examples/", "tests/"];
 
-/// The anchors of a page's headings, as GitHub makes them.
+/// The anchors of a page's headings, made as GitHub makes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut is_block = false;
@@ -28,7 +28,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The links of a page that lead nowhere, and the paths in it that no file has.
+/// The links of a page without a target, and the paths in the page without a file.
 fn broken(page: &Page) -> Vec<String> {
     let mut broken = Vec::new();
     for part in parts(&page.text) {
@@ -76,7 +76,7 @@ fn every_link_leads_somewhere() {
 #[test]
 fn a_link_that_leads_nowhere_is_found() {
     let mut page = made_up("");
-    page.path = root().join("docs/page.md");
+    page.path = root().join("docs/reference/page.md");
     let mut is_broken = |text: &str| {
         page.text = text.to_owned();
         !broken(&page).is_empty()

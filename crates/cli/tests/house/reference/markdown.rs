@@ -1,4 +1,4 @@
-//! What a page of the documentation is made of: prose, spans of code, blocks of code, rows of tables.
+//! The parts of a page of the documentation: prose, spans of code, blocks of code, rows of tables.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,12 @@ impl From<(PathBuf, String)> for Page {
     }
 }
 
-/// What a part of a page is.
+/// The kind of a part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartKind<'a> {
-    /// A line without its spans of code, in the place of each of which stands a back quote.
+    /// A line of prose. Each span of code is replaced by a back quote.
     Prose,
-    /// What stands between back quotes.
+    /// The text between back quotes.
     Span,
     /// A fenced block, with its language.
     Block(&'a str),
@@ -33,7 +33,7 @@ pub(super) enum PartKind<'a> {
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part<'a> {
-    /// The number of its first line, from 1.
+    /// The number of its first line, counted from 1.
     pub(super) line: usize,
     pub(super) kind: PartKind<'a>,
     pub(super) text: String,
@@ -69,19 +69,19 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) line: usize,
-    /// The cells of the table's head.
+    /// The cells of the table's first row.
     pub(super) head: Vec<&'a str>,
     pub(super) cells: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
-    /// The cell below a head that begins so.
+    /// The cell in the column whose head begins with a text.
     pub(super) fn cell(&self, head: &str) -> Option<&'a str> {
         let at = self.head.iter().position(|found| found.starts_with(head))?;
         self.cells.get(at).copied()
     }
 
-    /// The words in back quotes of a cell that stand outside parentheses, where a word is explained.
+    /// The words in back quotes in a cell. Words in parentheses are explanations and are left out.
     pub(super) fn code_words(cell: &str) -> Vec<&str> {
         let mut depth = 0_usize;
         let mut words = Vec::new();
@@ -97,7 +97,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of all tables of a page, without their heads.
+/// The rows of all tables of a page, without their first rows.
 pub(super) fn rows(text: &str) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     let mut head: Vec<&str> = Vec::new();
@@ -116,12 +116,12 @@ pub(super) fn rows(text: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// The words of a text: the longest runs of characters that `is_part` takes.
+/// The words of a text: the longest runs of characters for which `is_part` is true.
 pub(super) fn words(text: &str, is_part: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
     text.split(move |c| !is_part(c)).filter(|word| !word.is_empty())
 }
 
-/// Whether a text is a name of words in lower case, such as `history_size`.
+/// Whether a text is a name of lower-case words, such as `history_size`.
 pub(super) fn is_snake(text: &str) -> bool {
     let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.split('_').all(|part| !part.is_empty() && is_part(part))

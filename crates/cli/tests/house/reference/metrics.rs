@@ -1,4 +1,4 @@
-//! Names of metrics.
+//! The names of metrics in the documentation.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::markdown::{parts, rows, words};
 use super::{Mention, Page, judge, made_up, page, present_pages};
 use crate::files::{report, root};
 
-/// Names of the shape that are no metrics, and former names.
+/// Names that look like metrics but are not, and former names of metrics.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("touchline_publish", "a function of PostgreSQL"),
     ("touchline_token", "a function of an example"),
@@ -23,7 +23,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("touchline_half_open_closed_total", "a former name, in the changelog"),
 ];
 
-/// The names of a page that are written as metrics are.
+/// The names of a page that are written like metrics.
 fn mentions(page: &Page) -> Vec<Mention> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -34,14 +34,14 @@ fn mentions(page: &Page) -> Vec<Mention> {
     found
 }
 
-/// Whether a metric has this name, or shows a value by it.
+/// Whether a metric has this name, or exports a value under this name.
 fn is_known(metrics: &[MetricDescription], name: &str) -> bool {
     let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
     let is_histogram = |metric: &MetricDescription| metric.kind == "histogram" && of_histogram == Some(&metric.name);
     metrics.iter().any(|metric| metric.name == name || is_histogram(metric))
 }
 
-/// Whether a crate has this name in Rust.
+/// Whether this is the Rust name of a crate.
 fn is_crate(name: &str) -> bool {
     name.strip_prefix("touchline_").is_some_and(|name| root().join("crates").join(name).is_dir())
 }

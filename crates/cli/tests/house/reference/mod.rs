@@ -1,5 +1,5 @@
-//! The documentation against the code: what a page names exists, and what exists stands in the reference. Each rule
-//! finds its candidates by their shape, so that a new page needs no entry here.
+//! The documentation compared with the code: the code has each name of a page, and the reference has each name of the
+//! code. Each rule finds its candidates by their shape, so that a new page needs no entry here.
 
 mod codes;
 mod keys;
@@ -15,7 +15,7 @@ use std::path::Path;
 use self::markdown::{Page, Part};
 use crate::files::{pages, report, root};
 
-/// The pages that speak of the present: decisions name former things on purpose, and are not edited.
+/// The pages about the present state. Decisions are left out: they name former things on purpose and are not edited.
 fn present_pages() -> Vec<Page> {
     let decisions = root().join("docs/adr");
     pages().into_iter().filter(|(path, _)| !path.starts_with(&decisions)).map(Page::from).collect()
@@ -28,12 +28,12 @@ fn page(name: &str) -> Page {
     Page::from((path, text))
 }
 
-/// A page that no file holds, to prove a rule on.
+/// A page without a file, for tests of the rules.
 fn made_up(text: &str) -> Page {
     Page::from((Path::new("page.md").to_owned(), text.to_owned()))
 }
 
-/// A name in a page that the code may have or not.
+/// A name in a page. The code may have it or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mention {
     place: String,
@@ -46,8 +46,8 @@ impl Mention {
     }
 }
 
-/// Fails with the mentions that are neither known nor excepted, and with the exceptions that no mention needs.
-/// `exceptions`: each name with the reason why a page may have it.
+/// Fails if a mention is neither known nor an exception, or if no mention needs an exception. `exceptions`: each name
+/// with the reason for the exception.
 fn judge(rule: &str, mentions: &[Mention], is_known: impl Fn(&str) -> bool, exceptions: &[(&str, &str)]) {
     report(rule, &judged(mentions, is_known, exceptions));
 }

@@ -1,4 +1,4 @@
-//! Operations of the server API and methods of the registry: their names, their fields, their errors.
+//! Operations of the server API and methods of the registry: their names, fields and errors.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,16 @@ fn operation(name: &str) -> Option<&'static OperationDescription> {
     operations().find(|operation| operation.name == name)
 }
 
-/// The name that a path begins with.
+/// The name at the beginning of a path.
 fn operation_name(rest: &str) -> &str {
     rest.split(|c: char| c != '_' && !c.is_ascii_alphanumeric()).next().unwrap_or_default()
 }
 
-/// The operations that a page names by their path, those that stand in a table of operations, and what it calls one.
+/// The names of operations on a page: in paths, in tables of operations, and behind the word `operation`.
 fn mentions(page: &Page) -> Vec<Mention> {
     let mut found = Vec::new();
     for part in parts(&page.text) {
-        // Files of the server have `src/api/` in their paths.
+        // Source files of the server have `src/api/` in their paths.
         let paths = part.text.split_whitespace().filter(|word| !word.contains("src/api/"));
         let names = paths.filter_map(|path| path.split_once("/api/")).map(|(_, rest)| operation_name(rest));
         let names = names.filter(|name| !name.is_empty());
@@ -52,7 +52,7 @@ fn every_operation_in_the_documentation_exists() {
     judge("operations that do not exist", &mentions, is_known, &[]);
 }
 
-/// Where a table of operations, or a request that can be pasted, has other fields or errors than the operation.
+/// The places where a table or a request on a page has other fields or errors than the operation.
 fn differing(page: &Page) -> Vec<String> {
     let mut broken = Vec::new();
     for row in rows(&page.text).iter().filter(|row| row.head[0] == "operation") {
@@ -78,7 +78,7 @@ fn differing(page: &Page) -> Vec<String> {
     broken
 }
 
-/// The fields of a request, as curl sends it, that its operation does not have.
+/// The fields of a curl request that its operation does not have.
 fn unknown_fields(line: &str) -> Vec<String> {
     let Some((_, rest)) = line.split_once("/api/") else { return Vec::new() };
     let name = operation_name(rest);
@@ -121,7 +121,7 @@ fn what_an_operation_does_not_have_is_found() {
     assert_eq!(request("[]").len(), 1);
 }
 
-/// The methods of the registry that a page names as a client calls them.
+/// The methods of the registry on a page, written as a client calls them.
 fn methods(page: &Page) -> Vec<Mention> {
     let is_code = |part: &&Part<'_>| part.kind != PartKind::Prose;
     let mut found = Vec::new();
@@ -129,17 +129,18 @@ fn methods(page: &Page) -> Vec<Mention> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
         let called = part.text.split("rpc('").skip(1).filter_map(|rest| rest.split('\'').next());
         let named = words(&part.text, is_part).filter(|word| word.starts_with("registry.") && !word.ends_with(".md"));
-        // A section of the configuration, whose keys another rule compares.
+        // This is a section of the configuration. Another rule checks its keys.
         let named = named.filter(|word| !word.starts_with("registry.proxy."));
         found.extend(called.chain(named).map(|name| Mention::new(page, part, name)));
     }
     found
 }
 
-/// Methods and keys of the shape that are nobody's method.
+/// Names that look like methods of the registry and are not.
 const NO_METHODS: &[(&str, &str)] = &[
     ("stats.track", "the session's own, of the statistics"),
     ("registry.scopes", "a key of the configuration"),
+    ("message", "an RPC of the example for users of Socket.IO, which a backend answers"),
     ("registry.", "stands before the name of a method"),
 ];
 
@@ -148,7 +149,7 @@ fn every_method_of_the_registry_exists_and_is_told_of() {
     let mentions: Vec<Mention> = present_pages().iter().flat_map(methods).collect();
     let is_known = |name: &str| matches!(RegistryMethod::from_rpc(name), Some(Some(_)));
     judge("methods of the registry that do not exist", &mentions, is_known, NO_METHODS);
-    let text = page("docs/registry.md").text + &page("docs/server-api.md").text;
+    let text = page("docs/guides/registry.md").text + &page("docs/reference/server-api.md").text;
     let is_told = |name: &str| text.contains(&format!("`{name}`")) || text.contains(&format!("rpc('{name}'"));
     let missing = RegistryMethod::ALL.iter().map(|method| method.name()).filter(|name| !is_told(name));
     report("methods that no page tells of", &missing.map(str::to_owned).collect::<Vec<_>>());

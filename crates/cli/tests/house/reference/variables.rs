@@ -1,4 +1,4 @@
-//! Variables of the environment.
+//! Variables of the environment in the documentation.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::files::{root, walk};
 
 const PREFIX: &str = "TOUCHLINE_";
 
-/// Names of the shape that no program reads.
+/// Names that look like variables and that no program reads.
 const EXCEPTIONS: &[(&str, &str)] = &[("TOUCHLINE_PORT", "Kubernetes writes it, with a URL")];
 
 fn names(text: &str) -> impl Iterator<Item = &str> {
@@ -26,7 +26,7 @@ fn mentions(page: &Page) -> Vec<Mention> {
     found
 }
 
-/// Whether a configuration takes the variable. A namespace `chat` is there.
+/// Whether a configuration reads the variable. The configuration has a namespace `chat`.
 fn is_key(name: &str) -> bool {
     let namespaces = ("TOUCHLINE_CHANNEL_NAMESPACES".to_owned(), "chat".to_owned());
     let consumers = r#"[{"name": "shop", "type": "postgresql"}]"#;
@@ -36,8 +36,8 @@ fn is_key(name: &str) -> bool {
     outcome.findings.iter().all(|finding| !finding.text.contains("no key has this name"))
 }
 
-/// The variables that programs and tests read: texts of Rust, and words of other languages. Those of `config` and of
-/// the tests of configurations are keys, or made up.
+/// The variables that programs and tests read: texts in Rust files, and words in files of other languages. Variables in
+/// `config` and in the tests of configurations are left out: they are keys, or invented.
 fn read_by_sources() -> BTreeSet<String> {
     let without = ["crates/config", "crates/cli/tests/configuration", "crates/cli/tests/house"];
     let without = without.map(|folder| root().join(folder));

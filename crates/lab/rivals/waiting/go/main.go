@@ -1,4 +1,5 @@
-// The rival `goroutines` of `touchline lab waiting`: each goroutine sends a request to another one and waits for its answer.
+// The rival `goroutines` of `touchline lab waiting`: each goroutine sends a request to another goroutine and waits for
+// its answer.
 // Usage: waiting COUNT SECONDS. Prints `ready`, `waiting COUNT` and `done`.
 package main
 
@@ -46,5 +47,5 @@ func main() {
 	fmt.Println("waiting", count)
 	answered.Wait()
 	fmt.Println("done")
-	io.ReadAll(os.Stdin) // What the kernel accounts to this process can be read as long as it is there.
+	io.ReadAll(os.Stdin) // The kernel's figures of this process can be read while the process runs.
 }

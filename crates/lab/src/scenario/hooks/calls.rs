@@ -1,4 +1,4 @@
-//! What one call costs the server, beside the same action without a call and the same call in a bare loop.
+//! The cost of one call for the server, compared with the same action without a call and the same call in a bare loop.
 
 use anyhow::{Result, bail};
 
@@ -14,7 +14,7 @@ use crate::workers::Workers;
 /// Connections that are opened at a time.
 const OPENED_AT_ONCE: usize = 500;
 
-/// What one action costs, CPU in microseconds.
+/// The CPU time of one action, microseconds.
 struct CallCost {
     /// Of the server, when no backend is asked.
     unasked: f64,
@@ -24,7 +24,7 @@ struct CallCost {
     bare: f64,
 }
 
-/// Connections without a token, beside connections with one.
+/// Connections without a token, compared with connections with one.
 pub(super) fn connect(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     // A token says the same: a user of its own, and an end.
     let json = format!(r#"{{"result":{{"user":"user{CALL}","expire_at":4102444800}}}}"#);
@@ -35,7 +35,7 @@ pub(super) fn connect(scale: &HookScale, options: &Options, results: &mut HookRe
         let mut plan = server.plan(scale.connections, PLAIN, 1, SIZE, has_tokens);
         plan.is_subscribing = false;
         let mut workers = Workers::start(&plan)?;
-        // Memory of the server, its connections to the backend, ports: all are there from now on.
+        // From now on the server's memory, its connections to the backend and the ports exist.
         open_and_close(&server, &mut workers)?;
         Ok(workers)
     };
@@ -119,7 +119,7 @@ pub(super) fn publish(scale: &HookScale, options: &Options, results: &mut HookRe
     Ok(())
 }
 
-/// The bare loop: it sends what the server has sent.
+/// The bare loop, which sends the same requests as the server.
 struct BareCaller {
     part: LabPart<CallerTask, CallerDone>,
     url: String,

@@ -1,4 +1,4 @@
-//! What the figures of hooks share: how much is done, a backend that runs, and the rows of the report.
+//! The common parts of the hook figures: the scale, a running backend, and the rows of the report.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::report::{Figure, Results};
 use crate::server_under_test::{AskedAction, HookSetup};
 
 pub(super) const SCENARIO: &str = "hooks";
-/// What the ratios are made of, and what must not happen.
+/// The heading of the rows with the parts of ratios and with errors.
 pub(super) const DETAIL: &str = "hooks in detail";
 /// The limit of a call where no figure is about it: wide, for slow machines.
 pub(super) const WIDE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a publication's data.
 pub(super) const SIZE: usize = 128;
-/// The time in which the server closes connections that were closed, and a process comes to rest.
+/// Time for the server to close connections, and for a process to become idle.
 pub(super) const REST: Duration = Duration::from_millis(500);
 /// The default of `hooks.calls_max`: calls of a node at the same time.
 pub(super) const CALLS_MAX: usize = 256;
@@ -25,17 +25,17 @@ pub(super) const CALLS_MAX: usize = 256;
 pub(super) struct HookScale {
     /// Pairs of connects, and of publications, with a hook and without.
     pub(super) pairs: usize,
-    /// Blocks of four pairs of fan-outs, beside a slow backend and without.
+    /// Blocks of four pairs of fan-outs, with and without a slow backend.
     pub(super) blocks: usize,
-    /// Subscribers of the fan-out beside a slow backend.
+    /// Subscribers of the fan-out during calls to a slow backend.
     pub(super) neighbours: usize,
     /// Publications of each of these fan-outs.
     pub(super) round_messages: usize,
-    /// How long a slow backend takes.
+    /// Answer time of a slow backend.
     pub(super) slow: Duration,
     /// Connections that are opened each time.
     pub(super) connections: usize,
-    /// Clients that publish, one publication at a time each.
+    /// Clients that publish, each with one publication at a time.
     pub(super) publishers: usize,
     /// How long they publish each time.
     pub(super) publishing: Duration,
@@ -43,9 +43,9 @@ pub(super) struct HookScale {
     pub(super) returning: usize,
     /// Channels of these clients.
     pub(super) channels: usize,
-    /// How long the backend takes when they return.
+    /// Answer time of the backend when the clients return.
     pub(super) hook: Duration,
-    /// Subscribers of the fan-out beside a dead backend.
+    /// Subscribers of the fan-out while the backend is dead.
     pub(super) bystanders: usize,
     /// Seconds for which the backend is silent, and for as many again its port is closed.
     pub(super) dead_seconds: usize,
@@ -84,7 +84,7 @@ impl HookScale {
     };
 }
 
-/// What comes out: the ratios that are judged, and what they were made of.
+/// The results: the judged ratios and their parts.
 #[derive(Default)]
 pub(super) struct HookResults {
     pub(super) ratios: Results,
@@ -110,12 +110,12 @@ impl RunningBackend {
         Ok(backend)
     }
 
-    /// Lets it go on in another way. Returns what it has counted until then.
+    /// Changes the behaviour of the backend. Returns its counts until then.
     pub(super) fn conduct(&mut self, command: BackendOrder) -> Result<BackendCount> {
         self.0.ask(&command)
     }
 
-    /// What it has counted since the last time.
+    /// The counts of the backend since the last call.
     pub(super) fn count(&mut self) -> Result<BackendCount> {
         self.conduct(BackendOrder::Count)
     }

@@ -1,4 +1,5 @@
-//! A crowd that returns at once to a server that has just started: what the backend is asked, and when all are back.
+//! A crowd that returns at once to a server that has just started: the calls to the backend, and the time until all
+//! clients are back.
 
 use anyhow::Result;
 
@@ -11,7 +12,7 @@ use crate::workers::{OpenedConnections, Workers};
 
 /// Answers that hold for everybody in the channel.
 const SHARED: &str = r#"{"result":{"cache_for":60,"cache_scope":"channel"}}"#;
-/// Answers that hold for nobody else.
+/// An answer that is valid for one client only.
 const SINGLE: &str = r#"{"result":{}}"#;
 
 /// One run with answers that hold for the channel, and one without.
@@ -23,7 +24,7 @@ pub(super) fn crowd(scale: &HookScale, options: &Options, results: &mut HookResu
     results.ratios.compare(ratio(name).bound(2.0, 1.0), "", &calls);
     let name = "return, no cache: calls under way at once / hooks.calls_max";
     results.ratios.compare(ratio(name).bound(1.0, 1.0), "", &[(single_calls.at_once as f64, CALLS_MAX as f64)]);
-    // As long as the backend takes for all of them, with never fewer calls under way than there may be.
+    // The time that the backend needs for all calls if the maximum number of calls is always in progress.
     let shortest = scale.returning as f64 * scale.hook.as_secs_f64() / CALLS_MAX as f64;
     let name = "return, no cache: all back / clients × hook time ÷ calls_max";
     results.ratios.compare(ratio(name).bound(1.3, 1.1), "s", &[(single.seconds, shortest)]);

@@ -1,7 +1,8 @@
-//! What hooks cost: a server that asks a backend, beside the same without one, or beside a bare loop that asks it.
+//! The cost of hooks: a server that calls a backend, compared with the server without a backend, or with a bare loop
+//! that calls it.
 //!
-//! A figure is a row of [`FIGURES`] and a file. What is compared takes turns within one run, because the machine's
-//! speed changes by the second; a ratio is the median of its pairs.
+//! A figure is a row of [`FIGURES`] and a file. Compared measurements take turns within one run, because the machine's
+//! speed changes by the second. A ratio is the median of its pairs.
 
 mod calls;
 mod common;
@@ -15,7 +16,7 @@ use self::common::{HookResults, HookScale};
 use crate::arguments::{HookFigure, HooksOptions, Options};
 use crate::report::Results;
 
-/// One figure: its name on the command line, and what measures it.
+/// The function that measures one figure.
 type HookMeasure = fn(&HookScale, &Options, &mut HookResults) -> Result<()>;
 
 /// All figures, in the order in which they are printed.
@@ -27,7 +28,7 @@ const FIGURES: &[(HookFigure, HookMeasure)] = &[
     (HookFigure::Outage, outage::outage),
 ];
 
-/// One run.
+/// One run of the scenario.
 pub(super) fn hooks(arguments: &HooksOptions, options: &Options, results: &mut Results) -> Result<()> {
     let scale = if arguments.quick { HookScale::QUICK } else { HookScale::FULL };
     let mut found = HookResults::default();

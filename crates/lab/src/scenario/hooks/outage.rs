@@ -16,11 +16,11 @@ use crate::scenario::bare::timeout;
 use crate::server_under_test::{ASKED, AskedAction, PLAIN, ServerUnderTest};
 use crate::workers::{Delivered, Workers};
 
-/// The usual limit of a call: what waited for a dead backend would be late by so much.
+/// The usual timeout of a call. An action that waited for a dead backend would be late by this time.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Publications a second that all bystanders get.
 const RATE: f64 = 10.0;
-/// Actions a second about which the backend is asked: more than a silent one leaves room for.
+/// Actions per second that call the backend: more than the queue holds while the backend is silent.
 const ACTIONS: f64 = 1_000.0;
 /// Clients that act, and the actions that each has under way at most.
 const ACTORS: usize = 200;
@@ -48,7 +48,7 @@ struct OutageRounds {
     alive_us: u64,
 }
 
-/// One run.
+/// One run of the scenario.
 pub(super) fn outage(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     let conduct = BackendConduct { json: r#"{"result":{}}"#.to_owned(), ..BackendConduct::default() };
     let mut backend = RunningBackend::start(conduct.clone())?;

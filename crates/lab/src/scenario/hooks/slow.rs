@@ -1,4 +1,4 @@
-//! A backend that is slow for every tenth action, and what a fan-out on the same server notices of it.
+//! A backend that is slow for every tenth action, and its effect on a fan-out on the same server.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use crate::scenario::bare::timeout;
 use crate::server_under_test::{ASKED, AskedAction, PLAIN, ServerUnderTest};
 use crate::workers::Workers;
 
-/// Publications a second that all neighbours get: so few that one is written before the next comes, also on a machine
-/// that has more to do. Those that pile up leave together, and cost less.
+/// Publications per second to all neighbours. The rate is so low that each publication is written before the next one,
+/// even on a busy machine. Publications that pile up are sent together and cost less.
 const RATE: f64 = 5.0;
 /// Actions a second about which the backend is asked, and those that it is slow for.
 const ACTIONS: f64 = 50.0;
@@ -25,7 +25,7 @@ const SLOW_ONE_IN: u64 = 10;
 /// Clients that act: so many that some are free while others wait for the slow ones.
 const ACTORS: usize = 200;
 
-/// What a fan-out came to.
+/// The result of one fan-out.
 struct RoundResult {
     /// CPU of the server, microseconds, and how long it took, seconds.
     us: f64,
@@ -45,11 +45,11 @@ impl RoundResult {
 struct SlowPair {
     alone: RoundResult,
     beside: RoundResult,
-    /// CPU of the actions beside the second one, microseconds a second: what they take when nothing is published.
+    /// CPU time of the actions without publications, microseconds per second.
     actions_us: f64,
 }
 
-/// The fan-out: its subscribers, its publisher, and what went wrong so far.
+/// The fan-out: its subscribers, its publisher, and its errors so far.
 struct Neighbours<'a> {
     server: &'a ServerUnderTest,
     workers: Workers,
@@ -70,7 +70,7 @@ impl Neighbours<'_> {
         Ok(RoundResult { us, seconds, deliveries, p99_ms })
     }
 
-    /// Two fan-outs.
+    /// Measures two fan-outs, one after the other.
     fn rounds(&mut self) -> Result<[RoundResult; 2]> {
         Ok([self.round()?, self.round()?])
     }
@@ -83,8 +83,8 @@ impl Neighbours<'_> {
     }
 }
 
-/// One run: two fan-outs alone, four beside actions, and two alone again, and so on. What actions and pings cost while
-/// nothing is published is taken off; what they cost the deliveries beyond that is not.
+/// One run: two fan-outs alone, four during actions, two alone again, and so on. The cost of actions and pings without
+/// publications is subtracted; their further effect on deliveries is not.
 pub(super) fn slow(scale: &HookScale, options: &Options, results: &mut HookResults) -> Result<()> {
     let mut backend = RunningBackend::start(BackendConduct {
         json: r#"{"result":{}}"#.to_owned(),

@@ -1,4 +1,4 @@
-//! The files of the console, each in a folder whose name is a hash of all of them.
+//! The files of the console, in a folder whose name is a hash of all of them.
 
 use std::sync::LazyLock;
 
@@ -8,9 +8,9 @@ use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
 use crate::transport::http::respond::{self, HttpResponse};
 use crate::web::{Assets, Site, SiteFile};
 
-/// What stands for the folder of the assets in the page.
+/// The placeholder in the page for the folder of the assets.
 const PLACEHOLDER: &str = "__ASSETS__";
-/// The page.
+/// The HTML of the page.
 const PAGE: &str = include_str!("../../../../../console/index.html");
 
 macro_rules! files {
@@ -76,12 +76,12 @@ files! {
 static ASSETS: LazyLock<Assets> =
     LazyLock::new(|| Assets::of(&[Site { folder: "/assets/", pages: Vec::new(), assets: files() }]));
 
-/// The answer to a request for an asset. `path`: behind the prefix of the console.
+/// Answers a request for an asset. `path`: the part after the prefix of the console.
 pub(super) fn asset(path: &str, headers: &HeaderMap) -> HttpResponse {
     ASSETS.answer(path, headers).unwrap_or_else(respond::not_found)
 }
 
-/// The page, whose assets are below this prefix.
+/// Returns the page. Its assets are below this prefix.
 pub(super) fn page(prefix: &str) -> HttpResponse {
     let first = ASSETS.paths().next().unwrap_or_default();
     let hash = first.trim_start_matches("/assets/").split('/').next().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! What viewers are not shown: payloads, which are replaced by their sizes.
+//! Hides payloads from viewers: they see only the sizes.
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-/// Fields that hold payloads.
+/// The fields that contain payloads.
 const PAYLOADS: [&str; 8] = ["data", "b64data", "info", "conn_info", "chan_info", "meta", "payload", "tags"];
 
-/// Replaces payloads in a result.
+/// Replaces payloads in a result by their sizes.
 pub(super) fn hide(value: &mut Value) {
     match value {
         Value::Object(fields) => hide_fields(fields),
@@ -16,7 +16,7 @@ pub(super) fn hide(value: &mut Value) {
     }
 }
 
-/// The network of an address: of IPv4 24 bits, of IPv6 48.
+/// Returns the network of an address: 24 bits of IPv4, 48 bits of IPv6.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>() {
         Ok(IpAddr::V4(v4)) => {

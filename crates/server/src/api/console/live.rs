@@ -1,6 +1,6 @@
-//! What is live in the console: a connection speaks the protocol of clients in JSON, and its subscriptions are
-//! operations, which the node runs again and again while they last. No session, no channel and no statistic knows of
-//! it: who looks is not in the crowd.
+//! The live connections of the console. A connection speaks the protocol of clients in JSON. Its subscriptions are
+//! operations, which the node runs repeatedly while they last. These connections are not sessions, and neither channels
+//! nor statistics count them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,17 +32,17 @@ use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond;
 use crate::transport::http::{Duplex, Origin, Routed};
 
-/// Live connections of a node.
+/// The most live connections of a node.
 const CONNECTIONS_MAX: usize = 32;
-/// Subscriptions of a live connection.
+/// The most subscriptions of a live connection.
 const SUBSCRIPTIONS_MAX: usize = 16;
-/// A message of a live connection, bytes.
+/// The largest message of a live connection, in bytes.
 const MESSAGE_SIZE_MAX: usize = 16 * 1_024;
-/// How the names of channels begin that stand for operations.
+/// The prefix of channels that stand for operations.
 const LIVE: &str = "$console:live:";
-/// How the names of channels begin that stand for traces.
+/// The prefix of channels that stand for traces.
 const TRACE: &str = "$console:trace:";
-/// How often traces are asked.
+/// How often traces are read.
 const STEP: Duration = Duration::from_millis(250);
 /// How often operations are run again.
 const OPERATION_STEP: Duration = Duration::from_secs(1);
@@ -50,32 +50,32 @@ const OPERATION_STEP: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(10);
 /// How often the node sends a ping, seconds.
 const PING: u64 = 25;
-/// How long a client may take for its `connect`, seconds.
+/// How long a client may take to send its `connect`, in seconds.
 const CONNECT_TIME_S: u64 = 5;
-/// The longest answer that is published, bytes.
+/// The longest answer that is published, in bytes.
 const ANSWER_SIZE_MAX: usize = 256 * 1_024;
-/// Traces of a live connection: those of a node are few, and others may need one.
+/// The most traces of a live connection. A node has few traces, and other connections may need one.
 const CONNECTION_TRACES_MAX: usize = 2;
-/// Operations rest for so many times the time that they have taken.
+/// After a round of operations, the pause is this many times as long as the round.
 const REST: u32 = 4;
 /// A trace that was refused is tried again after this time.
 const RETRY: Duration = Duration::from_secs(5);
-/// What is read, and not run again and again: its answers are large.
+/// Operations that may be read, but not repeatedly, because their answers are large.
 const NOT_LIVE: &[&str] = &["history"];
-/// The operation that traces; viewers may run it here, without payloads.
+/// The operation that traces. Viewers may run it here, without payloads.
 const TRACE_OPERATION: &str = "trace";
 /// How long a write may take.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// How long the last write may take.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-/// How a connection ends that its client has closed.
+/// The reason for the end of a connection that its client has closed.
 const LEFT: Disconnect = Disconnect { code: 1_000, reason: Cow::Borrowed("") };
 
-/// Live connections of this process.
+/// The number of live connections of this process.
 static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
 
-/// A place among the live connections.
+/// A permit for one live connection.
 struct Place;
 
 impl Place {
@@ -99,11 +99,11 @@ pub(super) fn upgrade(origin: &Origin, request: &Request<RequestBody>) -> Routed
     let mut answer = respond::text(StatusCode::OK, "");
     if request.version() == Version::HTTP_2 {
         if *request.method() != Method::CONNECT {
-            return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "no WebSocket is asked for\n"));
+            return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "the request is not a WebSocket upgrade\n"));
         }
     } else {
         let Some(key) = request.headers().get(SEC_WEBSOCKET_KEY) else {
-            return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "no WebSocket is asked for\n"));
+            return Routed::Answer(respond::text(StatusCode::BAD_REQUEST, "the request is not a WebSocket upgrade\n"));
         };
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let fields = answer.headers_mut();
@@ -125,38 +125,38 @@ pub(super) fn upgrade(origin: &Origin, request: &Request<RequestBody>) -> Routed
     )
 }
 
-/// A subscription.
+/// A subscription of a live connection.
 enum LiveSubscription {
     Operation(LiveOperation),
     Trace(LiveTrace),
 }
 
-/// An operation with its parameters, and what was sent last.
+/// A subscribed operation with its parameters, and what was sent last.
 struct LiveOperation {
     operation: String,
     params: Vec<u8>,
-    /// Stands for the answer that was sent last.
+    /// A hash of the answer that was sent last.
     last: u64,
     sent_at: Option<Instant>,
 }
 
-/// A trace.
+/// A subscribed trace.
 struct LiveTrace {
-    /// What it is asked with.
+    /// The parameters of the operation `trace`.
     question: Value,
-    /// It goes on until it is unsubscribed: it is of a channel.
+    /// A trace of a channel is renewed until it is unsubscribed.
     is_endless: bool,
     has_ended: bool,
-    /// It was refused, and is tried again from this time on.
+    /// The trace was refused, and is tried again at this time.
     retry_at: Option<Instant>,
 }
 
-/// A live connection.
+/// A live connection of the console.
 struct LiveConnection {
     node: Arc<Node>,
     stream: Box<dyn Duplex>,
     signer: Rc<ConsoleSigner>,
-    /// The role of the token, and when it ends, Unix seconds; None = no token was shown.
+    /// The role of the token and its expiry in Unix seconds; None = the client has not sent a token.
     role: Option<(ConsoleRole, u64)>,
     subscriptions: BTreeMap<String, LiveSubscription>,
     has_spoken_s: u64,
@@ -164,9 +164,9 @@ struct LiveConnection {
     /// Operations are not run before this time.
     rests_until: Instant,
     hasher: RandomState,
-    /// Tells its traces from those of others.
+    /// Distinguishes the traces of this connection from those of others.
     number: u64,
-    /// Traces so far: each has an id of its own.
+    /// The number of traces so far, from which each gets an id of its own.
     traces: u64,
 }
 
@@ -195,12 +195,11 @@ impl LiveConnection {
         self.node.clock.now_ms() / 1_000
     }
 
-    /// Serves until either side ends it.
+    /// Serves the connection until either side ends it.
     async fn serve(mut self) {
         let mut assembly = Assembly::default();
         let mut ticks = tokio::time::interval(STEP);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut draining = self.node.draining.subscribe();
         let mut piece = vec![0; MESSAGE_SIZE_MAX];
         let mut next_ping_s = self.now_s() + PING;
         loop {
@@ -220,7 +219,7 @@ impl LiveConnection {
                         self.step().await
                     }
                 }
-                _ = draining.wait_for(|draining| *draining) => Err(Disconnect::SHUTDOWN),
+                () = self.node.drain.begun() => Err(Disconnect::SHUTDOWN),
             };
             if let Err(why) = end {
                 self.end_traces().await;
@@ -232,14 +231,14 @@ impl LiveConnection {
         }
     }
 
-    /// Ends the traces: nobody asks for them any more.
+    /// Ends the traces of the connection, because no later call will read them.
     async fn end_traces(&mut self) {
         for live in std::mem::take(&mut self.subscriptions).into_values() {
             self.end_trace(live).await;
         }
     }
 
-    /// Ends what a subscription has begun.
+    /// Ends the trace of a subscription, if it has one.
     async fn end_trace(&self, live: LiveSubscription) {
         if let (LiveSubscription::Trace(mut live), Some((role, _))) = (live, self.role) {
             live.question["end"] = json!(true);
@@ -250,14 +249,13 @@ impl LiveConnection {
     async fn send(&mut self, text: &str) -> Result<(), Disconnect> {
         let mut frame = Vec::with_capacity(text.len() + 16);
         encode_frame(Opcode::Text, text.as_bytes(), &mut frame);
-        let mut draining = self.node.draining.subscribe();
         tokio::select! {
             biased;
             written = tokio::time::timeout(WRITE_TIME, self.stream.write_all(&frame)) => match written {
                 Ok(Ok(())) => Ok(()),
                 _ => Err(Disconnect::SLOW),
             },
-            _ = draining.wait_for(|draining| *draining) => Err(Disconnect::SHUTDOWN),
+            () = self.node.drain.begun() => Err(Disconnect::SHUTDOWN),
         }
     }
 
@@ -289,7 +287,7 @@ impl LiveConnection {
 
     async fn command(&mut self, command: &Value) -> Result<(), Disconnect> {
         let Some(id) = command["id"].as_u64().filter(|id| *id > 0) else {
-            // A pong.
+            // The command is a pong.
             return Ok(());
         };
         let reply = if let Some(connect) = command.get("connect").or_else(|| command.get("refresh")) {
@@ -358,7 +356,7 @@ impl LiveConnection {
         json!({"subscribe": {}})
     }
 
-    /// A trace of a target that has not begun.
+    /// Makes a trace of a target, which has not begun.
     fn trace(&mut self, target: Value) -> LiveTrace {
         let is_endless = target.get("channel").is_some();
         let may_show = is_endless || self.node.generation().settings.admin.trace_payloads;
@@ -370,13 +368,13 @@ impl LiveConnection {
         LiveTrace { question, is_endless, has_ended: false, retry_at: None }
     }
 
-    /// The id of another trace.
+    /// Returns the id of the next trace.
     fn next_trace(&mut self) -> String {
         self.traces += 1;
         format!("console-{:016x}-{}", self.number, self.traces)
     }
 
-    /// Runs the operations, and sends what has changed.
+    /// Runs the operations, and sends the results that have changed.
     async fn step(&mut self) -> Result<(), Disconnect> {
         let now_s = self.now_s();
         if now_s > self.has_spoken_s + 3 * PING {
@@ -417,7 +415,7 @@ impl LiveConnection {
         outcome
     }
 
-    /// What there is to push of an operation.
+    /// Runs an operation, and returns what is to be pushed.
     async fn run_operation(&self, role: ConsoleRole, channel: &str, live: &mut LiveOperation) -> Option<String> {
         let (_, mut answered, _) = run(&self.node, role, &live.operation, &live.params).await;
         if answered.len() > ANSWER_SIZE_MAX {
@@ -432,7 +430,7 @@ impl LiveConnection {
         push(channel, self.node.clock.now_ms(), &answered)
     }
 
-    /// What there is to push of a trace.
+    /// Reads a trace, and returns what is to be pushed.
     async fn ask_trace(&mut self, role: ConsoleRole, channel: &str, live: &mut LiveTrace) -> Option<String> {
         if live.has_ended || live.retry_at.is_some_and(|retry_at| Instant::now() < retry_at) {
             return None;
@@ -456,7 +454,7 @@ impl LiveConnection {
     }
 }
 
-/// What a channel for a trace traces: an object with one of `channel`, `client`, `user`.
+/// Returns what a channel for a trace selects: an object with `channel`, `client` or `user`.
 fn read_target(channel: &str) -> Option<Value> {
     let target = URL_SAFE_NO_PAD.decode(channel.strip_prefix(TRACE)?).ok()?;
     let target: BTreeMap<String, String> = serde_json::from_slice(&target).ok()?;
@@ -464,19 +462,19 @@ fn read_target(channel: &str) -> Option<Value> {
     (is_known && target.len() == 1).then(|| json!(target))
 }
 
-/// The operation of a channel, and its parameters.
+/// Returns the operation that a channel stands for, and its parameters.
 fn read_channel(channel: &str) -> Option<(String, Vec<u8>)> {
     let (operation, params) = channel.strip_prefix(LIVE)?.split_once(':')?;
     let params = URL_SAFE_NO_PAD.decode(params).ok()?;
     Some((operation.to_owned(), params))
 }
 
-/// A publication with an answer.
+/// Makes a publication from an answer.
 fn push(channel: &str, at_ms: u64, answered: &[u8]) -> Option<String> {
     publication(channel, at_ms, serde_json::from_slice(answered).ok()?)
 }
 
-/// A publication with these fields and its time.
+/// Makes a publication with these fields and its time.
 fn publication<'p>(channel: &'p str, at_ms: u64, fields: BTreeMap<&'p str, &'p RawValue>) -> Option<String> {
     let mut fields = fields;
     let at_ms = RawValue::from_string(at_ms.to_string()).ok()?;

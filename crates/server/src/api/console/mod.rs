@@ -1,4 +1,4 @@
-//! The console: its files, who may use it, its operations, and what is live in it.
+//! The console: its files, its sign-in, its operations, and its live connections.
 
 mod files;
 mod hidden;

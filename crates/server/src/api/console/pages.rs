@@ -1,4 +1,4 @@
-//! What answers requests for the console: its files, sign-in, operations.
+//! Answers requests for the console: its files, sign-in, operations.
 
 use std::net::IpAddr;
 
@@ -13,6 +13,8 @@ use super::files;
 use super::live;
 use super::running::{error, run};
 use crate::api::documents::Document;
+use crate::api::operation::Operation as _;
+use crate::api::operations::forget_user::ForgetUserOperation;
 use crate::api::request_id::{X_REQUEST_ID, request_id};
 use crate::api::table::{BATCH, place_of, reads};
 use crate::api::version::NEWEST;
@@ -28,14 +30,15 @@ use crate::transport::http::{Origin, Routed};
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
-/// The name of the cookie.
+/// The name of the session cookie.
 const COOKIE_NAME: &str = "touchline_console";
-/// Only the console's own pages send it: a page of another origin would have to ask first, and is refused.
+/// Only the console's own pages send this field. A page of another origin would need a preflight request, which is
+/// refused.
 const OWN_FIELD: HeaderName = HeaderName::from_static("x-touchline-console");
-/// The most bytes of a request to sign in.
+/// The largest body of a sign-in request, in bytes.
 const LOGIN_SIZE_MAX: usize = 4 * 1_024;
 
-/// Whether a path is the console's, and this port serves it.
+/// Whether a path belongs to the console, and this port serves it.
 pub(in crate::api) fn is_of_console(origin: &Origin, path: &str) -> bool {
     let admin = &origin.node.generation().settings.admin;
     admin.enabled
@@ -52,8 +55,9 @@ pub(in crate::api) async fn answer(origin: &Origin, request: Request<RequestBody
     let path = request.uri().path();
     let path = path.strip_prefix(admin.handler_prefix.as_str()).unwrap_or_default().to_owned();
     if admin.insecure && !host_of(&request).is_some_and(is_local) {
-        // A name of another site may lead here: its page would be an operator.
-        let why = "without a password the console answers on localhost and addresses only";
+        // A host name of another site may resolve to this node. Without a password, a page of that site could act as an
+        // operator.
+        let why = "without a password the console answers only requests to localhost or to an IP address";
         return Routed::Answer(refuse(StatusCode::MISDIRECTED_REQUEST, Error::PERMISSION_DENIED, why));
     }
     if path == "/connection/websocket" {
@@ -64,7 +68,7 @@ pub(in crate::api) async fn answer(origin: &Origin, request: Request<RequestBody
     Routed::Answer(answer)
 }
 
-/// Adds the fields that keep the page to itself.
+/// Adds the header fields that protect the page from other sites.
 fn protect(fields: &mut HeaderMap) {
     for (name, value) in [
         ("content-security-policy", POLICY),
@@ -78,7 +82,7 @@ fn protect(fields: &mut HeaderMap) {
     }
 }
 
-/// The console, as a request finds it.
+/// The console as one request sees it.
 struct Console<'o> {
     origin: &'o Origin,
     admin: &'o AdminSettings,
@@ -128,7 +132,7 @@ impl Console<'_> {
         self.node().clock.now_ms() / 1_000
     }
 
-    /// Whether a request is from the console's own page.
+    /// Whether a request comes from the console's own page.
     fn is_own(&self, request: &Request<RequestBody>) -> bool {
         let headers = request.headers();
         let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
@@ -137,7 +141,7 @@ impl Console<'_> {
             && site.is_none_or(|site| matches!(site, "same-origin" | "none"))
     }
 
-    /// Who has signed in.
+    /// Returns the session of the browser; None = it is not signed in.
     fn signed_in(&self, headers: &HeaderMap) -> Option<ConsoleSession> {
         if self.admin.insecure {
             return Some(ConsoleSession::begin(ConsoleRole::Operator, self.now_s()));
@@ -167,7 +171,7 @@ impl Console<'_> {
         })
     }
 
-    /// Notes that a session is used.
+    /// Extends a session that is in use.
     fn with_use(&self, mut answer: HttpResponse, session: Option<ConsoleSession>, headers: &HeaderMap) -> HttpResponse {
         if let Some(used) = session.and_then(|session| session.used(self.now_s())).filter(|_| !self.admin.insecure) {
             self.set_cookie(&mut answer, &self.signer.cookie(used), SESSION_TIME, headers);
@@ -216,7 +220,7 @@ impl Console<'_> {
         answer
     }
 
-    /// The role of a password. The comparisons take as long whatever it is.
+    /// Returns the role of a password. The comparison takes the same time for every password.
     fn role_of(&self, password: &str) -> Option<ConsoleRole> {
         let is = |wanted: &str| {
             let digest = |text: &str| aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
@@ -252,7 +256,7 @@ impl Console<'_> {
         }
         let limit = self.node().generation().settings.http_api.body_size_limit;
         let Ok((body, _budget)) = request.into_body().read(limit).await else {
-            return refuse(StatusCode::BAD_REQUEST, Error::BAD_REQUEST, "the body is too large, or broken off");
+            return refuse(StatusCode::BAD_REQUEST, Error::BAD_REQUEST, "the body is too large, or incomplete");
         };
         let (status, answered, refused) = run(self.node(), role, operation, &body).await;
         if is_change && (operation == BATCH || place_of(operation) != NO_OPERATION) {
@@ -263,12 +267,12 @@ impl Console<'_> {
         self.with_use(answer, Some(session), &headers)
     }
 
-    /// Notes what an operation has changed, of a batch each command.
+    /// Notes what an operation has changed; for a batch, what each command has changed.
     fn note_changes(&self, role: ConsoleRole, operation: &str, body: &[u8], answered: &[u8], refused: Option<&str>) {
         let request: Value = serde_json::from_slice(body).unwrap_or_default();
         let commands = request["commands"].as_array().filter(|_| operation == BATCH);
         let Some(commands) = commands else {
-            return self.note(Some(role), operation, &target(&request), refused.unwrap_or("ok"));
+            return self.note(Some(role), operation, &target(operation, &request), refused.unwrap_or("ok"));
         };
         let answered: Value = serde_json::from_slice(answered).unwrap_or_default();
         for (index, command) in commands.iter().enumerate() {
@@ -282,11 +286,11 @@ impl Console<'_> {
                 (None, Some(code)) => format!("error {code}"),
                 (None, None) => "ok".to_owned(),
             };
-            self.note(Some(role), operation, &target(request), &result);
+            self.note(Some(role), operation, &target(operation, request), &result);
         }
     }
 
-    /// Notes what somebody has done.
+    /// Notes an action of a user of the console.
     fn note(&self, role: Option<ConsoleRole>, what: &str, target: &str, result: &str) {
         let node = self.node();
         node.console.activity.note(Activity {
@@ -301,12 +305,12 @@ impl Console<'_> {
     }
 
     fn connect(&self, request: &Request<RequestBody>) -> Routed {
-        // A WebSocket sends no fields of its own.
+        // A browser cannot add its own header fields to a WebSocket request.
         if !has_own_origin(request) {
             let why = "the request is not from the console's own page";
             return Routed::Answer(refuse(StatusCode::FORBIDDEN, Error::PERMISSION_DENIED, why));
         }
-        // Who has not signed in holds no place.
+        // A client that has not signed in must not use up a permit.
         if self.signed_in(request.headers()).is_none() {
             return Routed::Answer(signed_out());
         }
@@ -314,7 +318,7 @@ impl Console<'_> {
     }
 }
 
-/// The host that a request names: over HTTP/2 it is part of the target.
+/// Returns the host that a request names. Over HTTP/2 it is a part of the target.
 fn host_of(request: &Request<RequestBody>) -> Option<&str> {
     let named = request.headers().get(HOST).and_then(|value| value.to_str().ok());
     named.or_else(|| request.uri().authority().map(|authority| authority.as_str()))
@@ -327,7 +331,7 @@ fn has_own_origin(request: &Request<RequestBody>) -> bool {
     authority.zip(host_of(request)).is_some_and(|(authority, host)| host.eq_ignore_ascii_case(authority))
 }
 
-/// Whether a host, with or without a port, is an address, or a name that never leads elsewhere.
+/// Whether a host, with or without a port, is an address, or a name that always means this machine.
 fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
@@ -337,8 +341,12 @@ fn is_local(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
 }
 
-/// What a request is about, for the log of changes.
-fn target(request: &Value) -> String {
+/// Returns the target of a request for the log of changes. For `forget_user` it is empty, so that the log does not name
+/// the user.
+fn target(operation: &str, request: &Value) -> String {
+    if operation == ForgetUserOperation::NAME {
+        return String::new();
+    }
     let names = ["channel", "user", "client", "name", "endpoint", "jti"];
     names.iter().find_map(|name| request[*name].as_str()).unwrap_or_default().to_owned()
 }

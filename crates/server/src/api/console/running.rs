@@ -1,4 +1,4 @@
-//! Operations that the console runs, for a role.
+//! Runs operations of the console for a role.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::auth::ApiRights;
 use crate::console::ConsoleRole;
 use crate::node::Node;
 
-/// Runs an operation for a role: the status, the answer, and why it was refused.
+/// Runs an operation for a role. Returns the status, the answer, and why it was refused.
 pub(super) async fn run(
     node: &Node,
     role: ConsoleRole,
@@ -38,7 +38,7 @@ pub(super) async fn run(
     (status, shown.to_string().into_bytes(), refused)
 }
 
-/// An error as the server API tells it.
+/// Returns an error in the JSON form of the server API.
 pub(super) fn error(code: Error, message: &str) -> Value {
     json!({"error": {"code": code.code, "message": message}})
 }

@@ -1,4 +1,4 @@
-//! The health of the node (`grpc.health.v1`): a node that is ready serves.
+//! The health service of the node (`grpc.health.v1`). A node that is ready reports that it serves.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::methods::{CENTRIFUGO, TOUCHLINE};
 use crate::api::readiness::health;
 use crate::node::Node;
 
-/// How often a watcher's node is looked at.
+/// How often a watch reads the state of the node.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The health of a node and its services.
+/// The health of the node and its services.
 pub(super) struct NodeHealth(pub(super) Arc<Node>);
 
-/// The status of a service, or of the whole node; `ServiceUnknown` = there is no such service.
+/// Returns the status of a service, or of the whole node; `ServiceUnknown` = the service does not exist.
 fn status(node: &Node, service: &str) -> ServingStatus {
     match service {
         "" | CENTRIFUGO | TOUCHLINE if health(node).status() == StatusCode::OK => ServingStatus::Serving,
@@ -51,7 +51,7 @@ impl Health for NodeHealth {
     }
 }
 
-/// The changes of a service's status. It has no end.
+/// The changes of a service's status, as a stream without end.
 pub(super) struct HealthWatch {
     node: Arc<Node>,
     service: String,

@@ -11,18 +11,18 @@ use crate::proto::{centrifugo_api as centrifugo, touchline_api as touchline};
 use crate::transport::http::Routed;
 use crate::transport::http::body::RequestBody;
 
-/// The services.
+/// The names of the two API services.
 pub(super) const CENTRIFUGO: &str = "centrifugal.centrifugo.api.CentrifugoApi";
 pub(super) const TOUCHLINE: &str = "touchline.api.v1.TouchlineApi";
 
-/// Makes the table: the methods that are answered by functions of their own, then those that go through JSON, each with
-/// the messages of both directions and the name of its operation.
+/// Makes the table of methods. First come the methods with functions of their own. Then come those that go through
+/// JSON, each with its two messages and the name of its operation.
 macro_rules! methods {
     (
         $($own:literal $answer:path;)*
         $($service:ident: $($method:literal $request:ident $response:ident $operation:literal;)*)*
     ) => {
-        /// Answers a call.
+        /// Answers a call of a method.
         pub(super) async fn answer(call: &GrpcCall<'_>, request: Request<RequestBody>) -> Routed {
             let node = &*call.origin.node;
             let path = request.uri().path().to_owned();
@@ -38,13 +38,13 @@ macro_rules! methods {
             }
         }
 
-        /// The operations that a method of gRPC calls.
+        /// The operations that the methods of gRPC call.
         #[cfg(test)]
         const OPERATIONS: &[&str] = &["publish", "broadcast", $($($operation,)*)*];
     };
 }
 
-/// The names of the services, as the table names them.
+/// The names of the services, as the table writes them.
 mod service {
     #![expect(non_upper_case_globals, reason = "the table uses them as it uses the modules of messages")]
     pub(super) const centrifugo: &str = super::CENTRIFUGO;
@@ -109,6 +109,7 @@ methods! {
     "Configuration" OverviewRequest ConfigurationResponse "configuration";
     "Channel" ChannelRequest ChannelResponse "channel";
     "OverviewHistory" OverviewRequest OverviewHistoryResponse "overview_history";
+    "ForgetUser" ForgetUserRequest ForgetUserResponse "forget_user";
     "Bans" BansRequest BansResponse "bans";
     "TokenCheck" TokenCheckRequest TokenCheckResponse "token_check";
     "InboxNames" InboxNamesRequest InboxNamesResponse "inbox_names";

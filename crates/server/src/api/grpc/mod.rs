@@ -1,6 +1,7 @@
-//! The server API over gRPC: the same operations as over HTTP, on a port of its own. `methods` has the table of
-//! methods, `publishing` the two of them that do not go through JSON, `unary` how a call is read and answered,
-//! `streams` the health of the node and reflection, which need no key.
+//! The server API over gRPC: the same operations as over HTTP, on a port of its own.
+//!
+//! `methods` has the table of methods. `publishing` has the two methods that do not go through JSON. `unary` reads and
+//! answers a call. `streams` serves health and reflection, which need no key.
 
 mod call;
 mod health;
@@ -30,13 +31,13 @@ use crate::traces::{Span, TracedPart, within};
 use crate::transport::http::body::RequestBody;
 use crate::transport::http::{Origin, Routed, respond};
 
-/// A call ends so much before `http_server.request_timeout` ends its request, which could not say so in terms of gRPC.
+/// A call ends this much earlier than `http_server.request_timeout`, whose own answer would not be a gRPC status.
 const MARGIN: Duration = Duration::from_millis(10);
 
-/// The longest path of a call that a span shows, bytes.
+/// The longest path of a call that a span shows, in bytes.
 const PATH_SHOWN_MAX: usize = 128;
 
-/// What a caller without a key is told.
+/// The message for a caller without a key.
 const NO_KEY: &str = "send a key as metadata: authorization: apikey KEY";
 
 /// Answers one request on the port of gRPC.
@@ -89,17 +90,17 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
     routed
 }
 
-/// The status of a call that has no message; None = it has one.
+/// Returns the status of a call whose answer has no message; None = the answer has a message.
 fn failed_status(routed: &Routed) -> Option<String> {
     let Routed::Grpc(answer, _) = routed else { return None };
     let status = answer.headers().get("grpc-status")?.to_str().ok()?;
     (status != "0").then(|| format!("status {status}"))
 }
 
-/// Finds who calls, by the key or the token in `authorization`.
+/// Finds the caller by the key or the token in `authorization`.
 ///
 /// # Errors
-/// Why neither is accepted.
+/// Why neither a key nor a token was accepted.
 fn authorize<'g>(generation: &'g Generation, headers: &HeaderMap, now_s: u64) -> Result<&'g ApiCaller, CallerRefusal> {
     let access = &generation.access.api;
     if let Some(anybody) = access.anybody() {
@@ -120,16 +121,16 @@ fn authorize<'g>(generation: &'g Generation, headers: &HeaderMap, now_s: u64) ->
             return found;
         }
     }
-    let cause = "server API: the key that was sent is none of grpc_api.key, http_api.key and http_api.keys";
-    Err(CallerRefusal::Unauthorized(cause, "the key that was sent is none of the configuration"))
+    let cause = "server API: the key that was sent is not in grpc_api.key, http_api.key or http_api.keys";
+    Err(CallerRefusal::Unauthorized(cause, "the key that was sent is not in the configuration"))
 }
 
-/// Answers a caller who is not served, and logs why.
+/// Answers a caller that is not served, and logs the cause.
 fn refuse_caller(origin: &Origin, headers: &HeaderMap, refusal: CallerRefusal) -> Routed {
     let (status, cause, answer) = match refusal {
         CallerRefusal::Unauthorized(cause, text) => (StatusCode::UNAUTHORIZED, cause, Status::unauthenticated(text)),
         CallerRefusal::Unavailable(cause) => {
-            let answer = Status::unavailable("the keys of http_api.jwks cannot be had now: try again");
+            let answer = Status::unavailable("the keys of http_api.jwks are not available now: try again");
             (StatusCode::SERVICE_UNAVAILABLE, cause, answer)
         }
     };

@@ -1,4 +1,4 @@
-//! `Publish` and `Broadcast`, whose messages become requests of their operations without a detour.
+//! `Publish` and `Broadcast`, whose messages are converted directly into requests of their operations.
 
 use bytes::Bytes;
 use tonic::Status;
@@ -14,10 +14,10 @@ use crate::proto::centrifugo_api::{
     BroadcastRequest, BroadcastResponse, BroadcastResult, Error, PublishRequest, PublishResponse, PublishResult,
 };
 
-/// Publishes into one channel. The time that it takes is measured.
+/// Publishes into one channel, and measures the time.
 pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Result<PublishResponse, Status> {
     if message.dry_run {
-        // It asks the other nodes.
+        // A dry run asks the other nodes.
         return Box::pin(through_json(call, PublishOperation::NAME, message)).await;
     }
     let node = &*call.origin.node;
@@ -78,12 +78,13 @@ pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> 
     })
 }
 
-/// The payload of a message; `None` = it is in the other field. Protobuf does not tell an empty one from none.
+/// Returns the payload of a message; `None` = the other field has it. Protobuf does not distinguish an empty payload
+/// from an absent one.
 fn given<'m>(data: &'m Bytes, base64: &str) -> Option<RawPayload<'m>> {
     (!data.is_empty() || base64.is_empty()).then_some(RawPayload::Bytes(data))
 }
 
-/// The answer to a request that has published something.
+/// Makes the answer to a request that has published something.
 fn published(PublishReply { offset, epoch, .. }: PublishReply) -> PublishResponse {
     let result = PublishResult { offset, epoch: epoch.as_str().to_owned(), audience: None };
     PublishResponse { error: None, result: Some(result) }

@@ -1,4 +1,4 @@
-//! Reflection: clients are told the services, methods and messages of this port, in both versions of its protocol.
+//! Reflection: describes the services, methods and messages of this port to clients, in both versions of its protocol.
 
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -12,14 +12,14 @@ use tonic_reflection::server::{Builder, Error};
 
 use crate::proto::DESCRIPTORS;
 
-/// Largest message of a request to the services for operators, bytes.
+/// The largest message of a request to the services for operators, in bytes.
 pub(super) const MESSAGE_MAX: usize = 4 * 1024;
 
 type ReflectionAnswer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// Answers requests of reflection.
 type Reflection = Box<dyn Fn(Request<Incoming>) -> ReflectionAnswer + Send + Sync>;
 
-/// The versions of the protocol.
+/// The versions of the reflection protocol.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ReflectionVersion {
     V1,
@@ -32,7 +32,7 @@ fn builder() -> Builder<'static> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// Makes a function of a service: its type has no name.
+/// Makes a function from a service, whose type has no name.
 macro_rules! serving {
     ($server:expr) => {{
         let server = $server.max_decoding_message_size(MESSAGE_MAX);
@@ -66,6 +66,6 @@ pub(super) async fn answer(version: ReflectionVersion, request: Request<Incoming
     };
     match reflection {
         Some(reflection) => reflection(request).await,
-        None => Status::internal("the descriptions cannot be read").into_http(),
+        None => Status::internal("the descriptions of the services cannot be read").into_http(),
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum OperatorService {
     Reflection(ReflectionVersion),
 }
 
-/// The service that a path names; None = it names none, or one that is switched off.
+/// Returns the service that a path names; None = the path names none, or the service is off.
 pub(super) fn service_of(node: &Node, path: &str) -> Option<OperatorService> {
     let (service, _) = path.strip_prefix("/grpc.")?.split_once('/')?;
     match service {
@@ -54,14 +54,14 @@ pub(super) async fn answer(origin: &Origin, service: OperatorService, request: R
         }
         OperatorService::Reflection(version) => reflection::answer(version, request).await,
     };
-    let mut draining = origin.node.draining.subscribe();
+    let node = Arc::clone(&origin.node);
     let drain = Box::pin(async move {
-        let _ = draining.wait_for(|draining| *draining).await;
+        node.drain.begun().await;
     });
     Routed::Grpc(answer.map(|body| Body::new(UntilDrain { body, drain, is_over: false })), 0)
 }
 
-/// A stream of messages that the drain of the node ends with UNAVAILABLE.
+/// A stream of messages that ends with UNAVAILABLE when the node drains.
 struct UntilDrain {
     body: Body,
     drain: Pin<Box<dyn Future<Output = ()> + Send>>,

@@ -1,4 +1,4 @@
-//! How a call with one message is read and answered.
+//! Reads and answers a call with one message.
 
 use std::cell::Cell;
 
@@ -14,10 +14,10 @@ use crate::node::Node;
 use crate::transport::http::Routed;
 use crate::transport::http::body::RequestBody;
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// The number of bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// A function that answers a message, as what the library calls.
+/// A function that answers a message, in the form that the library calls.
 struct Answering<F>(F);
 
 impl<F, Q, A, T> UnaryService<Q> for Answering<F>
@@ -33,7 +33,8 @@ where
     }
 }
 
-/// Reads a message, has it answered, and answers the call. The bytes of both are counted while they are in memory.
+/// Reads a message, runs its function, and answers the call. The bytes of both messages are counted while they are in
+/// memory.
 pub(super) async fn unary<Q, A, T>(node: &Node, request: Request<RequestBody>, mut run: impl FnMut(Q) -> T) -> Routed
 where
     Q: Message + Default + Send + 'static,
@@ -45,9 +46,9 @@ where
     let (body, _budget) = match body.read(limit.saturating_add(PREFIX)).await {
         Ok(read) => read,
         Err(StatusCode::PAYLOAD_TOO_LARGE) => {
-            return refuse(Status::resource_exhausted("larger than grpc_api.max_receive_message_size"));
+            return refuse(Status::resource_exhausted("the message is larger than grpc_api.max_receive_message_size"));
         }
-        Err(_) => return refuse(Status::cancelled("the request was broken off")),
+        Err(_) => return refuse(Status::cancelled("the request is incomplete")),
     };
     let size = Cell::new(0);
     let answering = Answering(|message| {
@@ -66,7 +67,7 @@ where
     Routed::Grpc(answer, size.get())
 }
 
-/// An answer that has a status and no message.
+/// Makes an answer that has a status and no message.
 pub(super) fn refuse(status: Status) -> Routed {
     Routed::Grpc(status.into_http(), 0)
 }

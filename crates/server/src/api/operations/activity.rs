@@ -1,4 +1,4 @@
-//! `activity`.
+//! The operation `activity`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::console::Activity;
 use crate::node::Node;
 
-/// Entries of an answer.
+/// The most changes in one answer.
 const ENTRIES_MAX: usize = 1_000;
 
-/// What has changed on the nodes.
+/// The changes on the nodes.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ActivityReply {
     /// The changes, the newest first.
@@ -23,12 +23,12 @@ pub(crate) struct ActivityReply {
     missing_nodes: Vec<Box<str>>,
 }
 
-/// `activity`.
+/// The operation `activity`.
 pub(crate) struct ActivityOperation;
 
 impl Operation for ActivityOperation {
     const NAME: &'static str = "activity";
-    const SUMMARY: &'static str = "Tells what has changed on the nodes, and who has done it: the newest 1,000 changes";
+    const SUMMARY: &'static str = "Lists the newest 1,000 changes on the nodes, with their authors";
     const RESULT: &'static str = "`activity`, each with `at_ms`, `node`, `who`, `role`, `what`, `target`, `result`; \
                                   `missing_nodes`";
     const EXAMPLE: &'static str = "{}";

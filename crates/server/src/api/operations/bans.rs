@@ -1,4 +1,4 @@
-//! `block_user`, `unblock_user`, `revoke_token`, `invalidate_user_tokens`: who is not let in.
+//! The operations `block_user`, `unblock_user`, `revoke_token` and `invalidate_user_tokens`: bans of users and tokens.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,27 +13,27 @@ use crate::api::params::{nullable, nullable_fields};
 use crate::backend::fact_changes;
 use crate::node::Node;
 
-/// The errors of what keeps the bans.
+/// The errors of the backend that keeps the bans.
 const ERRORS: &[Error] =
     &[Error::LIMIT_EXCEEDED, Error::TOO_MANY_REQUESTS, Error::CLUSTER_UNREACHABLE, Error::STORE_UNAVAILABLE];
 
-/// The name of a user, or the id of a token.
+/// Checks the name of a user or the id of a token.
 ///
 /// # Errors
-/// 107 if it is empty, too long, or has control characters. `field`: where it stands.
+/// 107 if the name is empty, too long, or contains control characters. `field`: the field that holds the name.
 fn name(field: &'static str, name: String) -> Result<Box<str>, OperationError> {
     if is_name(&name) { Ok(name.into()) } else { Err(OperationError::bad(field)) }
 }
 
-/// A time, Unix seconds. One in milliseconds is beyond the range, and so refused.
+/// Checks a time in Unix seconds. A time in milliseconds is beyond the range, and therefore refused.
 ///
 /// # Errors
-/// 107 if it is out of range.
+/// 107 if the time is out of range.
 fn seconds(field: &'static str, at: i64) -> Result<u32, OperationError> {
     u32::try_from(at).map_err(|_| OperationError::bad(field))
 }
 
-/// Adds a ban that ends at `expire_at`; 0 = it does not end.
+/// Adds a ban that ends at `expire_at`, in Unix seconds; 0 = the ban does not end.
 async fn put(node: &Node, ban: Ban, expire_at: i64) -> Result<EmptyReply, OperationError> {
     let now_s = node.clock.now_ms() / 1_000;
     let expires_s = u64::from(seconds("expire_at", expire_at)?);
@@ -47,29 +47,29 @@ async fn put(node: &Node, ban: Ban, expire_at: i64) -> Result<EmptyReply, Operat
     Ok(EmptyReply {})
 }
 
-/// Blocks a user.
+/// A request to block a user.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["user"]), transform = nullable_fields)]
 pub(crate) struct BlockUserRequest {
-    /// The user.
+    /// The user to block.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     user: String,
-    /// When the ban ends, Unix seconds; 0 = it does not end.
+    /// The time when the ban ends, in Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
 }
 
-/// `block_user`.
+/// The operation `block_user`.
 pub(crate) struct BlockUserOperation;
 
 impl Operation for BlockUserOperation {
     const NAME: &'static str = "block_user";
     const SUMMARY: &'static str =
-        "Ends the connections of a user with 3503, and lets the user in no more, until `expire_at` if it is given";
+        "Ends the connections of a user with 3503, and refuses new ones until `expire_at`, or for ever without it";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const ERRORS: &'static [Error] = ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
@@ -83,24 +83,24 @@ impl Operation for BlockUserOperation {
     }
 }
 
-/// Lets a user in again.
+/// A request to unblock a user.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["user"]), transform = nullable_fields)]
 pub(crate) struct UnblockUserRequest {
-    /// The user.
+    /// The user to unblock.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     user: String,
 }
 
-/// `unblock_user`.
+/// The operation `unblock_user`.
 pub(crate) struct UnblockUserOperation;
 
 impl Operation for UnblockUserOperation {
     const NAME: &'static str = "unblock_user";
-    const SUMMARY: &'static str = "Lets a blocked user in again; one who is not blocked is no error";
+    const SUMMARY: &'static str = "Unblocks a user; unblocking a user who is not blocked is not an error";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS, Error::CLUSTER_UNREACHABLE, Error::STORE_UNAVAILABLE];
     const SCOPE: OperationScope = OperationScope::AnyNode;
@@ -116,29 +116,29 @@ impl Operation for UnblockUserOperation {
     }
 }
 
-/// Revokes one token.
+/// A request to revoke one token.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["uid"]), transform = nullable_fields)]
 pub(crate) struct RevokeTokenRequest {
-    /// The `jti` of the token.
+    /// The `jti` of the token to revoke.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     uid: String,
-    /// When the ban ends, Unix seconds; 0 = it does not end.
+    /// The time when the ban ends, in Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
 }
 
-/// `revoke_token`.
+/// The operation `revoke_token`.
 pub(crate) struct RevokeTokenOperation;
 
 impl Operation for RevokeTokenOperation {
     const NAME: &'static str = "revoke_token";
     const SUMMARY: &'static str =
-        "Ends the connections that came with a token with 3500, and takes the token no more; `uid` is its `jti`";
+        "Ends the connections of a token with 3500, and refuses the token from then on; `uid` is its `jti`";
     const EXAMPLE: &'static str = r#"{"uid": "5e1f6a2c", "expire_at": 4102444800}"#;
     const ERRORS: &'static [Error] = ERRORS;
     const SCOPE: OperationScope = OperationScope::AnyNode;
@@ -152,37 +152,36 @@ impl Operation for RevokeTokenOperation {
     }
 }
 
-/// Invalidates the tokens of a user that were issued before a time.
+/// A request to invalidate the tokens of a user that were issued before a time.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["user"]), transform = nullable_fields)]
 pub(crate) struct InvalidateUserTokensRequest {
-    /// The user.
+    /// The user whose tokens become invalid.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = NAME_LEN_MAX))]
     user: String,
-    /// Tokens issued before this are not taken, Unix seconds; 0 = now.
+    /// Tokens issued before this time are refused, in Unix seconds; 0 = now.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(min = 0, max = u32::MAX))]
     issued_before: i64,
-    /// When the ban ends, Unix seconds; 0 = it does not end.
+    /// The time when the ban ends, in Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
-    /// Not supported: a channel is refused with 108.
+    /// Not supported: a request with a channel is refused with 108.
     #[serde(deserialize_with = "nullable")]
     channel: String,
 }
 
-/// `invalidate_user_tokens`.
+/// The operation `invalidate_user_tokens`.
 pub(crate) struct InvalidateUserTokensOperation;
 
 impl Operation for InvalidateUserTokensOperation {
     const NAME: &'static str = "invalidate_user_tokens";
-    const SUMMARY: &'static str = "Ends the connections of a user whose tokens have an `iat` below `issued_before` \
-                                   (now if absent), or none, with 3500, and takes such tokens no more; a `channel` is \
-                                   refused with 108";
+    const SUMMARY: &'static str = "Refuses the tokens of a user without `iat`, or with one before `issued_before` \
+                                   (absent: now), and ends their connections with 3500; with `channel`: error 108";
     const EXAMPLE: &'static str = r#"{"user": "42", "issued_before": 1767225600}"#;
     const ERRORS: &'static [Error] = &[
         Error::LIMIT_EXCEEDED,
@@ -192,7 +191,7 @@ impl Operation for InvalidateUserTokensOperation {
         Error::STORE_UNAVAILABLE,
     ];
     const SCOPE: OperationScope = OperationScope::AnyNode;
-    /// Without a time, the second request is of a later one.
+    /// Without a time, a second request sets a later time than the first.
     const IS_IDEMPOTENT: bool = false;
 
     type Request<'a> = InvalidateUserTokensRequest;
@@ -201,7 +200,7 @@ impl Operation for InvalidateUserTokensOperation {
     async fn run(node: &Node, request: InvalidateUserTokensRequest) -> Result<EmptyReply, OperationError> {
         let user = name("user", request.user)?;
         if !request.channel.is_empty() {
-            // To pass it over would end more than was asked for.
+            // Ignoring the channel would end more connections than the caller asked for.
             return Err(OperationError {
                 error: Error::NOT_AVAILABLE,
                 field: Some("channel"),

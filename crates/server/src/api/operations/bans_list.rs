@@ -1,4 +1,4 @@
-//! `bans`: which users, tokens and tokens of users are not let in.
+//! The operation `bans`: lists the bans of users, of tokens, and of tokens that were issued too early.
 
 use std::sync::PoisonError;
 
@@ -17,82 +17,83 @@ use crate::backend::facts::FactBackend;
 use crate::backend::store::refused;
 use crate::node::Node;
 
-/// Bans in one answer: the default, and the maximum.
+/// The number of bans in one answer: the default, and the maximum.
 const BANS_PAGE: usize = 100;
 const BANS_PAGE_MAX: usize = 1_000;
-// A page by default is one that is allowed.
+// The default page size is allowed.
 const _: () = assert!(BANS_PAGE <= BANS_PAGE_MAX);
 
-/// A ban of a kind, by its name.
+/// Makes a ban of one kind from its name.
 type BanOfName = fn(Box<str>) -> Ban;
 
-/// The kinds of bans as callers name them, in the order of the list.
+/// The kinds of bans by the names that callers use, in the order of the list.
 const KINDS: [(&str, BanOfName); 3] = [
     ("token", Ban::Token),
     ("user", Ban::User),
     ("issued_before", |user| Ban::TokensOfUser { user, issued_before_s: 0 }),
 ];
 
-/// The kind of the facts that are bans of this kind; None = there is no such kind.
+/// Returns the kind of facts that holds bans of this kind; None = the kind does not exist.
 fn kind_of_facts(kind: &str) -> Option<Box<str>> {
     KINDS.iter().find(|(name, _)| *name == kind).map(|(_, ban)| ban("".into()).key().kind)
 }
 
-/// Asks for bans.
+/// A request for a page of bans.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct BansRequest {
     /// Only bans of this kind: `user` (blocked users), `token` (revoked tokens), or `issued_before` (users whose early
-    /// tokens are not taken); empty = of all.
+    /// tokens are refused); empty = all kinds.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("enum" = ["", "user", "token", "issued_before"]))]
     kind: String,
-    /// Bans in the answer, 1,000 at most; 0 = 100.
+    /// The greatest number of bans in the answer, up to 1,000; 0 = 100.
     #[serde(deserialize_with = "nullable")]
     limit: usize,
-    /// The `cursor` of the answer before; empty = from the first on.
+    /// The `cursor` of the previous page; empty = the first page.
     #[serde(deserialize_with = "nullable")]
     cursor: String,
 }
 
-/// A ban.
+/// One ban: a blocked user, a revoked token, or a user whose early tokens are refused.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct BanReply {
-    /// `user`, `token` or `issued_before`.
+    /// The kind of the ban: `user`, `token` or `issued_before`.
     #[schemars(extend("enum" = ["user", "token", "issued_before"]))]
     kind: &'static str,
-    /// The user, or the `jti` of the token.
+    /// The banned user, or the `jti` of the banned token.
     name: Box<str>,
-    /// When the ban ends, Unix seconds; absent = it does not end.
+    /// The time when the ban ends, in Unix seconds; absent = it does not end.
     #[serde(skip_serializing_if = "Option::is_none")]
     until_s: Option<u64>,
-    /// Tokens of the user that were issued before this are not taken, Unix seconds; absent = the ban is of another
-    /// kind, or a later version has written it.
+    /// Tokens of the user that were issued before this time are refused, in Unix seconds. Absent = the ban is of
+    /// another kind, or a later version wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     issued_before_s: Option<u32>,
 }
 
-/// A page of bans.
+/// One page of bans.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct BansReply {
-    /// The bans: of tokens, of users, then of early tokens, each in the order of the names' bytes.
+    /// The bans: first the revoked tokens, then the blocked users, then the users whose early tokens are refused. Each
+    /// group is sorted by the bytes of the names.
     bans: Vec<BanReply>,
-    /// Where the next page begins; absent = there is none.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-/// `bans`.
+/// The operation `bans`.
 pub(crate) struct BansOperation;
 
 impl Operation for BansOperation {
     const NAME: &'static str = "bans";
     const SUMMARY: &'static str =
-        "Lists blocked users, revoked tokens, and users whose early tokens are not taken, by kind and name";
+        "Lists blocked users, revoked tokens, and users whose early tokens are refused, sorted by kind and name";
     const RESULT: &'static str = "`bans`, each with `kind`, `name`, `until_s` (absent: it does not end), \
-                                  `issued_before_s`; `cursor` (absent: that was all)";
+                                  `issued_before_s`; `cursor` (absent: last page)";
     const EXAMPLE: &'static str = r#"{"kind": "user", "limit": 10}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"bans": [{"kind": "user", "name": "42", "until_s": 4102444800}]}"#;
     const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
@@ -117,7 +118,7 @@ impl Operation for BansOperation {
     }
 }
 
-/// A page of the facts that are bans, from where they are kept.
+/// Loads a page of the facts that are bans, from the backend that keeps them.
 async fn page(node: &Node, listing: FactListing) -> Result<Vec<Fact>, OperationError> {
     match (FactBackend::of(&node.generation().settings), node.store()) {
         (FactBackend::Primary, Some(store)) => {
@@ -129,10 +130,10 @@ async fn page(node: &Node, listing: FactListing) -> Result<Vec<Fact>, OperationE
     }
 }
 
-/// The key behind which a page begins.
+/// Returns the key after which a page begins.
 ///
 /// # Errors
-/// 107 for a cursor that no answer about this kind has had.
+/// 107 for a cursor that no answer for this kind can contain.
 fn key_of(cursor: &str, kind: Option<&str>) -> Result<FactKey, OperationError> {
     plain("cursor", [cursor])?;
     if cursor.is_empty() {
@@ -149,7 +150,7 @@ fn cursor_of(key: &FactKey) -> String {
     [&*key.kind, &*key.name].join(":")
 }
 
-/// A ban as callers see it; None = the fact is none.
+/// Returns a ban as callers see it; None = the fact is not a ban.
 fn shown(fact: Fact) -> Option<BanReply> {
     let kind = match Ban::of_key(&fact.key)? {
         Ban::User(_) => "user",

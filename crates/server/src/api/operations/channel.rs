@@ -1,4 +1,4 @@
-//! `channel`.
+//! The operation `channel`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ use crate::node::Node;
 use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::{Inspection, Message};
 
-/// Asks for one channel.
+/// A request for what the nodes know of one channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct ChannelFactsRequest {
-    /// The channel.
+    /// The name of the channel.
     #[serde(deserialize_with = "nullable")]
     channel: String,
 }
@@ -30,54 +30,58 @@ pub(crate) struct ChannelFactsRequest {
 /// What the nodes know of a channel.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ChannelReply {
+    /// The name of the channel.
     channel: String,
-    /// The namespace; empty = none.
+    /// The namespace of the channel; empty = without a namespace.
     namespace: String,
-    /// Connections of all nodes that subscribe to it.
+    /// The connections of all nodes that subscribe to the channel.
     subscribers: u64,
-    /// The nodes that know it.
+    /// The nodes that know the channel.
     nodes: Vec<NodeChannel>,
-    /// The options that hold for it.
+    /// The options that apply to the channel.
     options: Vec<ChannelOption>,
     /// The ids of nodes that did not answer in time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
 }
 
-/// What a node knows of a channel.
+/// What one node knows of a channel.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct NodeChannel {
     /// The name of the node.
     node: String,
     /// The shard that is the home of the channel on this node.
     shard: u64,
+    /// The connections of this node that subscribe to the channel.
     subscribers: u64,
-    /// The top of its log; 0 = it has none.
+    /// The offset of the newest publication in the channel's log; 0 = it has no log.
     offset: u64,
-    /// The epoch of its log; empty = it has none.
+    /// The epoch of the channel's log; empty = it has no log.
     epoch: String,
-    /// Publications of its log in memory.
+    /// The publications of the log that the node holds in memory.
     kept: u64,
-    /// `idle`, `loading`, `live`, `failed`, or `none`: the node does not know it.
+    /// The state of the channel: `idle`, `loading`, `live`, `failed`, or `none`. `none` = the node does not know the
+    /// channel.
     state: String,
 }
 
-/// An option.
+/// An option with its value.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ChannelOption {
+    /// The name of the option.
     key: String,
-    /// As JSON.
+    /// The value as JSON.
     value: String,
-    /// The key that is written and its place, or `default`.
+    /// The key and the place that set the value, or `default`.
     origin: String,
 }
 
-/// `channel`.
+/// The operation `channel`.
 pub(crate) struct ChannelOperation;
 
 impl Operation for ChannelOperation {
     const NAME: &'static str = "channel";
-    const SUMMARY: &'static str = "Tells what the nodes know of one channel, and the options that hold for it";
+    const SUMMARY: &'static str = "Returns what the nodes know of one channel, and the options that apply to it";
     const RESULT: &'static str = "`channel`, `namespace`, `subscribers`, `nodes`, each with `node`, `shard`, \
                                   `subscribers`, `offset`, `epoch`, `kept`, `state`; `options`, each with `key`, \
                                   `value`, `origin`; `missing_nodes`";
@@ -138,7 +142,7 @@ impl Operation for ChannelOperation {
     }
 }
 
-/// The options of a namespace, as they are written, else by their defaults.
+/// Returns the options of a namespace: the configured values, or else the defaults.
 fn options(generation: &Generation, namespace: &str) -> Vec<ChannelOption> {
     let section = match namespace {
         "" => "channel.without_namespace.".to_owned(),

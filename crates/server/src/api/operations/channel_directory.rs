@@ -1,5 +1,5 @@
-//! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: descriptions of channels, a
-//! search in them, and similar channels.
+//! The operations `channel_set`, `channel_get`, `channel_remove`, `channels_search` and `channels_similar`:
+//! descriptions of channels, a search in them, and similar channels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,46 +15,46 @@ use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
 
-/// Longest title, kind and tag, bytes.
+/// The longest title, kind and tag, in bytes.
 const TEXT_MAX: usize = 1_024;
-/// Longest description, bytes.
+/// The longest description, in bytes.
 const DESCRIPTION_MAX: usize = 16 * 1_024;
 const TAGS_MAX: usize = 64;
-/// Channels in one answer: the default, and the maximum.
+/// The number of channels in one answer: the default, and the maximum.
 const PAGE: usize = 10;
 const PAGE_MAX: usize = 100;
-/// Channels that a search may skip.
+/// The most channels that a search may skip.
 const OFFSET_MAX: usize = 10_000;
 
-/// The new description of a channel.
+/// A request to replace the description of a channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SetRequest {
-    /// The channel.
+    /// The channel to describe.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// The title.
+    /// The title of the channel.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = TEXT_MAX))]
     title: String,
-    /// What the channel is about; it may have line breaks.
+    /// What the channel is about; the text may contain line breaks.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = DESCRIPTION_MAX))]
     description: String,
-    /// What kind of channel it is.
+    /// The kind of channel: a word of your own.
     #[serde(rename = "type", deserialize_with = "nullable")]
     #[schemars(length(max = TEXT_MAX))]
     kind: String,
-    /// Words that the channel is found by.
+    /// Words by which a search finds the channel.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = TAGS_MAX), inner(length(max = TEXT_MAX)))]
     tags: Vec<String>,
 }
 
-/// `channel_set`.
+/// The operation `channel_set`.
 pub(crate) struct ChannelSetOperation;
 
 impl Operation for ChannelSetOperation {
@@ -89,14 +89,14 @@ impl Operation for ChannelSetOperation {
         plain("title", [&title])?;
         plain("type", [&kind])?;
         plain("tags", &tags)?;
-        // A description may have line breaks.
+        // Line breaks and tabs are allowed in a description.
         plain("description", description.split(['\n', '\r', '\t']))?;
         let description = ChannelDescription { channel, title, description, kind, tags };
         written(|done| store.describe(description, done)).await
     }
 }
 
-/// `channel_remove`.
+/// The operation `channel_remove`.
 pub(crate) struct ChannelRemoveOperation;
 
 impl Operation for ChannelRemoveOperation {
@@ -127,21 +127,21 @@ impl Operation for ChannelRemoveOperation {
 /// A channel with its description.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DescribedChannel {
-    /// The channel.
+    /// The name of the channel.
     #[serde(skip_serializing_if = "String::is_empty")]
     channel: String,
-    /// The title.
+    /// The title of the channel.
     #[serde(skip_serializing_if = "String::is_empty")]
     title: String,
     /// What the channel is about.
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
-    /// What kind of channel it is.
+    /// The kind of channel.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     kind: String,
-    /// Words that the channel is found by.
+    /// Words by which a search finds the channel.
     tags: Vec<String>,
-    /// How well it fits; None = it was not searched for.
+    /// How well the channel matches; absent = the operation is not a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
 }
@@ -153,7 +153,7 @@ impl From<ChannelDescription> for DescribedChannel {
     }
 }
 
-/// `channel_get`.
+/// The operation `channel_get`.
 pub(crate) struct ChannelGetOperation;
 
 impl Operation for ChannelGetOperation {
@@ -181,56 +181,56 @@ impl Operation for ChannelGetOperation {
     }
 }
 
-/// Names the channel whose description is read or removed.
+/// A request about the description of one channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct DescriptionRequest {
-    /// The channel.
+    /// The channel that the description is about.
     #[serde(deserialize_with = "nullable")]
     channel: String,
 }
 
-/// The query of a search, and the page of its results.
+/// A request to search the descriptions of channels.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct SearchRequest {
-    /// Words that must all be there; empty = all channels, by name.
+    /// Words that a description must contain, all of them; empty = all channels, by name.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = TEXT_MAX))]
     query: String,
-    /// Only channels of this kind; empty = of all.
+    /// Only channels of this kind; empty = any kind.
     #[serde(rename = "type", deserialize_with = "nullable")]
     kind: String,
-    /// Only channels with this tag; empty = with any.
+    /// Only channels with this tag; empty = with or without tags.
     #[serde(deserialize_with = "nullable")]
     tag: String,
-    /// Channels in the answer, 100 at most; 0 = 10.
+    /// The greatest number of channels in the answer, up to 100; 0 = 10.
     #[serde(deserialize_with = "nullable")]
     limit: usize,
-    /// Channels that are left out at the beginning.
+    /// The number of channels to skip at the beginning.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(max = OFFSET_MAX))]
     offset: usize,
 }
 
-/// Channels that were found, the best first.
+/// The channels that a search found.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct FoundReply {
-    /// The channels, the best first.
+    /// The channels, the best match first.
     channels: Vec<DescribedChannel>,
 }
 
-/// `channels_search`.
+/// The operation `channels_search`.
 pub(crate) struct ChannelsSearchOperation;
 
 impl Operation for ChannelsSearchOperation {
     const NAME: &'static str = "channels_search";
     const SUMMARY: &'static str =
-        "Finds channels that have all words of a query, the best first; without a query all, by name";
+        "Finds channels that contain all words of a query, the best match first; without a query, all channels by name";
     const RESULT: &'static str = "`channels`, each as `channel_get` with its `score`";
     const EXAMPLE: &'static str = r#"{"query": "rovers"}"#;
     const REPLY_EXAMPLE: &'static str =
@@ -257,7 +257,7 @@ impl Operation for ChannelsSearchOperation {
     }
 }
 
-/// Asks for channels that are like one.
+/// A request for channels that are similar to one channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -266,17 +266,17 @@ pub(crate) struct SimilarRequest {
     /// The channel that the others are compared with.
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    /// Channels in the answer, 100 at most; 0 = 10.
+    /// The greatest number of channels in the answer, up to 100; 0 = 10.
     #[serde(deserialize_with = "nullable")]
     limit: usize,
 }
 
-/// `channels_similar`.
+/// The operation `channels_similar`.
 pub(crate) struct ChannelsSimilarOperation;
 
 impl Operation for ChannelsSimilarOperation {
     const NAME: &'static str = "channels_similar";
-    const SUMMARY: &'static str = "Finds the channels that have most in common with one, the most similar first";
+    const SUMMARY: &'static str = "Finds the channels that have most in common with a channel, the most similar first";
     const RESULT: &'static str = "as `channels_search`";
     const EXAMPLE: &'static str = r#"{"channel": "match:42"}"#;
     const REPLY_EXAMPLE: &'static str =
@@ -307,7 +307,7 @@ fn page(limit: usize) -> usize {
     if limit == 0 { PAGE } else { limit.min(PAGE_MAX) }
 }
 
-/// Waits for a change of the directory. `write`: begins it.
+/// Waits for a change of the directory. `write` starts the change.
 async fn written(write: impl FnOnce(touchline_store::OnDone)) -> Result<EmptyReply, OperationError> {
     let (reply, outcome) = oneshot::channel();
     write(Box::new(move |outcome| {
@@ -330,7 +330,7 @@ async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
 
 async fn list(node: &Node, find: Search) -> Result<FoundReply, OperationError> {
     let ranked = found(node, find).await?.into_iter().map(|SearchResult { description, score }| DescribedChannel {
-        // Six digits behind the point: more would tell of nothing but the order of additions.
+        // Six digits after the decimal point. Further digits would show only the order of the additions.
         score: Some((score * 1e6).round() / 1e6),
         ..description.into()
     });

@@ -1,4 +1,4 @@
-//! `channels`.
+//! The operation `channels`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::net::glob::{Glob, PATTERN_MAX};
 use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 
-/// Asks for channels that have subscribers.
+/// A request for the channels that have subscribers.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -24,48 +24,48 @@ pub(crate) struct ChannelsRequest {
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = PATTERN_MAX))]
     pattern: String,
-    /// How many names at most, in their order; absent = all of them, in no order.
+    /// The greatest number of names on the page, in their order; absent = all names, in no order.
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     limit: Option<usize>,
-    /// The cursor of the page before: the last name that was told.
+    /// The cursor of the previous page: the last name on it; empty = the first page.
     #[serde(deserialize_with = "nullable")]
     cursor: String,
 }
 
-/// Channels of one page.
+/// The most channels on one page.
 const LIMIT_MAX: usize = 1_000;
 
-/// Channels that have subscribers, each once.
+/// The channels that have subscribers, each once.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ChannelsReply {
-    /// The channels, by name.
+    /// The number of subscribers of each channel, by name.
     #[serde(serialize_with = "as_object")]
     #[schemars(with = "BTreeMap<String, ClientCount>")]
     channels: Vec<(Box<str>, ClientCount)>,
-    /// Where the next page begins; absent = that was all.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     cursor: Option<Box<str>>,
     /// The ids of nodes that did not answer in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
-    /// Something may be left out: nodes are missing, or the asked node is cut off from the others.
+    /// `true`: channels may be left out. Nodes are missing, or the asked node is cut off from the others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_partial: bool,
     #[serde(skip)]
     page: Option<ChannelsPage>,
 }
 
-/// The page that is asked for.
+/// The page that the request asks for.
 #[derive(Debug, Clone)]
 struct ChannelsPage {
-    /// The names behind this one.
+    /// The page begins after this name.
     after: Box<str>,
     limit: usize,
 }
 
 impl ChannelsReply {
-    /// Puts the names in order, and leaves those of the page.
+    /// Sorts the names, and keeps those of the page.
     fn cut(&mut self, page: &ChannelsPage) {
         self.channels.retain(|(name, _)| **name > *page.after);
         self.channels.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -78,12 +78,12 @@ impl ChannelsReply {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ClientCount {
-    /// Connections that subscribe to the channel.
+    /// The connections that subscribe to the channel.
     num_clients: u64,
 }
 
-/// Writes names and counts as one object. A list is enough, because the channels of one node may be very many, and
-/// shards never name the same one.
+/// Writes names and counts as one object. A list is enough: shards never report the same channel, and one node may have
+/// very many channels.
 fn as_object<S: Serializer>(channels: &[(Box<str>, ClientCount)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(channels.iter().map(|(name, count)| (name, count)))
 }
@@ -96,14 +96,14 @@ struct ChannelsOfNode {
     cursor: Option<Box<str>>,
 }
 
-/// `channels`.
+/// The operation `channels`.
 pub(crate) struct ChannelsOperation;
 
 impl Operation for ChannelsOperation {
     const NAME: &'static str = "channels";
-    const SUMMARY: &'static str = "Lists channels that have subscribers, with the number of these";
+    const SUMMARY: &'static str = "Lists the channels that have subscribers, with the number of subscribers";
     const RESULT: &'static str =
-        "`channels`: name → `{num_clients}`; of a page `cursor` (none: that was all); `missing_nodes`, `is_partial`";
+        "`channels`: name → `{num_clients}`; for a page `cursor` (absent: last page); `missing_nodes`, `is_partial`";
     const EXAMPLE: &'static str = r#"{"pattern": "news*"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"channels": {"news": {"num_clients": 2}}}"#;
     const ERRORS: &'static [Error] = &[];
@@ -142,7 +142,7 @@ impl Operation for ChannelsOperation {
             for (name, count) in channels {
                 all.entry(name).or_insert(ClientCount { num_clients: 0 }).num_clients += count.num_clients;
             }
-            // A node that has more behind its last name has told every name before it.
+            // A node that has more names after its last one has returned every name before it.
             if reply.cursor.is_none() {
                 reply.cursor = cursor;
             }

@@ -1,4 +1,4 @@
-//! `configuration`.
+//! The operation `configuration`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,38 +11,39 @@ use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError};
 use crate::node::Node;
 
-/// The configuration that a node works with.
+/// The configuration that a node uses.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ConfigurationReply {
-    /// 1 is that of the start, and each reload adds 1.
+    /// The number of the configuration: 1 at the start, plus 1 for each reload that changes it.
     generation: u64,
-    /// The keys that are written, in their order, then those that are not.
+    /// The configured keys in their order, then the keys with default values.
     keys: Vec<ConfigurationKey>,
 }
 
-/// A key.
+/// A configuration key with its value.
 #[derive(Serialize, JsonSchema)]
 struct ConfigurationKey {
+    /// The name of the key, with dots.
     key: String,
-    /// As JSON; absent = it is a secret.
+    /// The value as JSON; absent = the value is a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// The value is a secret.
+    /// `true`: the value is a secret.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     secret: bool,
-    /// The place of the value, or `default`.
+    /// The place that sets the value, or `default`.
     origin: String,
-    /// A change of it takes a restart.
+    /// `true`: a change takes effect only after a restart.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     restart: bool,
 }
 
-/// `configuration`.
+/// The operation `configuration`.
 pub(crate) struct ConfigurationOperation;
 
 impl Operation for ConfigurationOperation {
     const NAME: &'static str = "configuration";
-    const SUMMARY: &'static str = "Tells the configuration that the asked node works with, without secrets";
+    const SUMMARY: &'static str = "Returns the configuration that the asked node uses, without secrets";
     const RESULT: &'static str = "`generation`, `keys`, each with `key`, `value` (JSON; absent for a secret), \
                                   `origin`, `restart`";
     const EXAMPLE: &'static str = "{}";

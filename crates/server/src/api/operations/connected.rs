@@ -1,4 +1,4 @@
-//! `connections`: who is connected, found by user, client, session or channel, or by a scan of every node.
+//! The operation `connections`: finds connections by user, client, session or channel, or scans every node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,60 +25,60 @@ use crate::net::transport::Transport;
 use crate::node::Node;
 use crate::runtime::connection_query::{ConnectionFilter, ConnectionQuery, ConnectionRow, ConnectionSelection};
 
-/// Users that one request names.
+/// The most users that one request may name.
 pub(super) const USERS_MAX: usize = 1_000;
-/// Connections of one page.
+/// The most connections on one page.
 const LIMIT_MAX: usize = 1_000;
 const LIMIT_DEFAULT: usize = 100;
 
-/// The names of all transports, and the empty one.
+/// Returns the names of all transports, and the empty name.
 fn transport_names() -> Vec<&'static str> {
     std::iter::once("").chain(Transport::ALL.map(Transport::as_str)).collect()
 }
 
-/// Asks who is connected. At most one of `user`, `users`, `client`, `session` and `channel` selects; the other fields
-/// narrow.
+/// A request for connections. At most one of `user`, `users`, `client`, `session` and `channel` selects connections.
+/// The other fields narrow the selection.
 #[derive(Deserialize, Serialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct ConnectionsRequest {
-    /// The connections of this user; empty = of the anonymous user.
+    /// Select the connections of this user; empty = of the anonymous user.
     user: Option<String>,
-    /// The connections of these users.
+    /// Select the connections of these users.
     #[schemars(length(min = 1, max = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// The connection of this client id.
+    /// Select the connection with this client id.
     #[schemars(length(min = 1))]
     client: Option<String>,
-    /// The connection of this session, as its client got it.
+    /// Select the connection with this session, as the connect reply gave it to the client.
     #[schemars(length(min = 1))]
     session: Option<String>,
-    /// The connections that are subscribed to this channel.
+    /// Select the connections that are subscribed to this channel.
     #[schemars(length(min = 1))]
     channel: Option<String>,
-    /// Only those of programs of this name, as `app_name` tells it.
+    /// Only connections of programs with this name (`app_name`); empty = any.
     #[serde(deserialize_with = "nullable")]
     program: String,
-    /// Only those of programs of this version, as `app_version` tells it.
+    /// Only connections of programs with this version (`app_version`); empty = any.
     #[serde(deserialize_with = "nullable")]
     version: String,
-    /// Only those over this transport; empty = over any.
+    /// Only connections over this transport; empty = any.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("enum" = transport_names()))]
     transport: String,
-    /// Only those from this address or network.
+    /// Only connections from this address or network; empty = any.
     #[serde(deserialize_with = "nullable")]
     address: String,
-    /// Only those whose labels fit, as a filter of tags.
+    /// Only connections whose labels match this filter; it is written like a filter of tags.
     #[serde(deserialize_with = "object")]
     #[schemars(with = "Option<FilterNodeShape>")]
     label_filter: Option<FilterNode>,
-    /// How many at most; absent = 100.
+    /// The greatest number of connections on the page; absent = 100.
     #[serde(skip_serializing)]
     #[schemars(range(min = 1, max = LIMIT_MAX))]
     limit: Option<usize>,
-    /// The cursor of the page before.
+    /// The `cursor` of the previous page; empty = the first page.
     #[serde(skip_serializing, deserialize_with = "nullable")]
     #[schemars(length(max = CURSOR_SIZE_MAX))]
     cursor: String,
@@ -86,7 +86,7 @@ pub(crate) struct ConnectionsRequest {
 
 impl ConnectionsRequest {
     /// # Errors
-    /// 107 when several fields select, or one names nothing that can be.
+    /// 107 when several fields select, or a field holds a value that selects nothing.
     fn selection(&self, node: &Node) -> Result<ConnectionSelection, OperationError> {
         let given = [
             ("user", self.user.is_some()),
@@ -100,7 +100,7 @@ impl ConnectionsRequest {
         if let Some(another) = given.next() {
             return Err(OperationError::bad(another));
         }
-        // An empty text is nobody's; taken for absence it would select everybody.
+        // An empty text selects no connection. Treated as absent, it would select all of them.
         let texts = [("client", &self.client), ("session", &self.session), ("channel", &self.channel)];
         if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.as_deref() == Some("")) {
             return Err(OperationError::bad(field));
@@ -117,7 +117,8 @@ impl ConnectionsRequest {
             Some("client") => ConnectionSelection::Client(
                 client_from_text(self.client.as_deref().unwrap_or_default()).ok_or(OperationError::bad("client"))?,
             ),
-            // Only the node that has signed it can tell whose it is; on the others it selects nothing.
+            // Only the node that signed a session can read its client id. On the other nodes the session selects
+            // nothing.
             Some("session") => match node.signer.open(self.session.as_deref().unwrap_or_default()).map(client_text) {
                 Some(client) => ConnectionSelection::Client(client_from_text(&client).ok_or(Error::INTERNAL)?),
                 None => ConnectionSelection::Users([].into()),
@@ -128,7 +129,7 @@ impl ConnectionsRequest {
     }
 
     /// # Errors
-    /// 107 for what is no transport, address or filter.
+    /// 107 for an unknown transport, and for an address or filter that is not valid.
     fn filter(&self, node: &Node) -> Result<ConnectionFilter, OperationError> {
         let some = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
         let transport = |text: &str| {
@@ -148,43 +149,43 @@ impl ConnectionsRequest {
     }
 }
 
-/// Connections of all nodes.
+/// One page of connections, from all nodes.
 pub(crate) struct ConnectionsReply {
-    /// By node: of this one first.
+    /// The connections by node; those of this node come first.
     rows: Vec<ConnectionRow>,
     limit: usize,
-    /// The cursor of the request; None = it has none.
+    /// The cursor of the request; None = the request has none.
     earlier: Option<ConnectionCursor>,
     cursor: ConnectionCursor,
     missing: Vec<Box<str>>,
-    /// Those of them that are busy with another scan.
+    /// The nodes of `missing` that are busy with another scan.
     busy: Vec<Box<str>>,
-    /// Nodes whose part begins with this page though it is not the first one.
+    /// Nodes whose connections begin with this page although it is not the first page.
     new: Vec<Box<str>>,
     is_cut_off: bool,
 }
 
-/// A page of connections.
+/// One page of connections.
 #[derive(JsonSchema)]
 #[schemars(rename = "ConnectionsReply")]
 #[expect(dead_code, reason = "no value of this type is made: the schema comes from it")]
 struct ConnectionsShape {
-    /// The connections, by client id.
+    /// The connections on this page, by client id.
     connections: BTreeMap<String, ConnectionInfoShape>,
-    /// Where the next page begins; absent = that was all.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
-    /// The ids of nodes that did not answer in time, cannot answer now, or are out of sight since an earlier page: they
-    /// keep their place in the cursor.
+    /// The ids of nodes that did not answer in time, cannot answer now, or have not been seen since an earlier page.
+    /// The cursor keeps the position of these nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<String>,
-    /// Those of them that are busy with another scan: send the request again soon.
+    /// The nodes of `missing_nodes` that are busy with another scan: send the request again soon.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     busy_nodes: Vec<String>,
-    /// The ids of nodes that have come since the page before: their part begins with this page.
+    /// The ids of nodes that joined after the previous page. The list has their connections from this page on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     new_nodes: Vec<String>,
-    /// Something may be left out: nodes are missing, or the asked node is cut off from the others.
+    /// `true`: connections may be left out. Nodes are missing, or the asked node is cut off from the others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_partial: bool,
 }
@@ -221,7 +222,7 @@ impl WriteJson for ConnectionsReply {
     }
 }
 
-/// The part of another node.
+/// The part of the page that another node returned.
 #[derive(Deserialize)]
 struct PartOfNode<'a> {
     #[serde(borrow)]
@@ -231,13 +232,14 @@ struct PartOfNode<'a> {
 }
 
 impl ConnectionsReply {
-    /// A page without a connection. `earlier`: the cursor of the request; `list`: the same without any place.
+    /// Returns a page without connections. `earlier`: the cursor of the request; `list`: the same cursor without
+    /// places.
     fn new(limit: usize, earlier: Option<ConnectionCursor>, list: ConnectionCursor) -> Self {
         let (rows, missing, busy, new) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         ConnectionsReply { rows, limit, earlier, cursor: list, missing, busy, new, is_cut_off: false }
     }
 
-    /// Adds the part of a node, as much of it as there is room for. `next`: where its next page begins.
+    /// Adds the connections of a node, as far as the limit allows. `next`: where the next page of that node begins.
     fn add(&mut self, node: &str, rows: Vec<ConnectionRow>, next: Option<ConnectionPlace>) {
         let before = self.earlier.as_ref().map(|earlier| earlier.place(node));
         if before == Some(None) {
@@ -253,10 +255,11 @@ impl ConnectionsReply {
         self.rows.extend(rows.into_iter().take(room));
     }
 
-    /// Notes a node that has not told its part. `comes_back`: it may tell it later, so it keeps its place.
+    /// Notes a node that did not return its part. `comes_back`: the node may return it later, so the cursor keeps its
+    /// place.
     fn miss(&mut self, node: &str, comes_back: bool) {
         let place = self.earlier.as_ref().and_then(|earlier| earlier.place(node));
-        // What has told all before is not missed.
+        // A node that returned all of its connections on earlier pages is not missing.
         if place == Some(None) {
             return self.cursor.set(node, None);
         }
@@ -266,8 +269,8 @@ impl ConnectionsReply {
         self.missing.push(node.into());
     }
 
-    /// Keeps the places of nodes that have neither told their part nor stand in `missing`, because they are out of
-    /// sight. Their silence does not mean that they have told all: they may come back.
+    /// Keeps the places of nodes that are in the cursor, did not return a part, and are not in `missing`: they are not
+    /// visible at present. Their silence does not mean that they have no more connections, because they may come back.
     fn keep_unseen(&mut self) {
         let Some(earlier) = self.earlier.take() else { return };
         for (node, place) in earlier.places() {
@@ -282,16 +285,17 @@ impl ConnectionsReply {
     }
 }
 
-/// `connections`.
+/// The operation `connections`.
 pub(crate) struct ConnectionsOperation;
 
 impl Operation for ConnectionsOperation {
     const NAME: &'static str = "connections";
-    const SUMMARY: &'static str = "Lists connections: of users, of a client, of a channel, or all, page by page";
+    const SUMMARY: &'static str =
+        "Lists the connections of users, of a client, of a session, of a channel, or all connections, page by page";
     const RESULT: &'static str = "`connections`: client id → `{user, transport, protocol, app_name, app_version, \
                                   state, connected_at_ms, ping_pong_latency_ms, labels, address, queued_bytes, node, \
                                   names, groups, entries_truncated, entries_missing}`; \
-                                  `cursor` (none: that was all), `missing_nodes`, `busy_nodes`, `new_nodes`, \
+                                  `cursor` (absent: last page), `missing_nodes`, `busy_nodes`, `new_nodes`, \
                                   `is_partial`";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"connections": {"5b23579a-9066-444b-bfc3-000100000000": {
@@ -304,12 +308,12 @@ impl Operation for ConnectionsOperation {
     const SCOPE: OperationScope = OperationScope::Gather;
     const IS_IDEMPOTENT: bool = true;
 
-    // Boxed, because it is large: the requests of the other operations would be moved with as many bytes.
+    // Boxed because it is large: otherwise the requests of the other operations would be moved with as many bytes.
     type Request<'a> = Box<ConnectionsRequest>;
     type Reply = ConnectionsReply;
 
     fn channels<'r>(request: &'r Box<ConnectionsRequest>) -> NamedChannels<'r> {
-        // Without a channel it is about all of them, which a key that is limited to channels may not use.
+        // Without a channel the request is about all channels. A key that is limited to some channels may not send it.
         NamedChannels::One(request.channel.as_deref().unwrap_or_default())
     }
 
@@ -323,7 +327,7 @@ impl Operation for ConnectionsOperation {
         let read = || list.read(&request.cursor).ok_or(OperationError::bad("cursor"));
         let earlier = (!request.cursor.is_empty()).then(read).transpose()?;
         let place = earlier.as_ref().and_then(|earlier| earlier.place(&node.id));
-        // Of a scan each node tells a share, else most of it would be thrown away.
+        // In a scan each node returns a share of the page. Otherwise most of the rows would be thrown away.
         let nodes = node.node_count().saturating_sub(earlier.as_ref().map_or(0, ConnectionCursor::finished));
         let rows_max = match query.selection {
             ConnectionSelection::All => limit.div_ceil(nodes.max(1)),
@@ -336,7 +340,7 @@ impl Operation for ConnectionsOperation {
         let mut reply = ConnectionsReply::new(limit, earlier, list);
         reply.add(&node.id, rows, next);
         if node.cluster.is_none() {
-            // Nothing is merged: what a cursor tells of other nodes is of an earlier start of this one.
+            // Nothing is merged: the cursor's places on other nodes are from an earlier start of this node.
             reply.keep_unseen();
         }
         Ok(reply)
@@ -350,7 +354,7 @@ impl Operation for ConnectionsOperation {
                 "" => Some(None),
                 cursor => list.read(cursor).and_then(|cursor| cursor.place(node)),
             };
-            // What cannot be read does not mean that this was all.
+            // An unreadable reply does not mean that the node has no more connections.
             let Some(own) = next else {
                 reply.miss(node, true);
                 continue;
@@ -366,7 +370,7 @@ impl Operation for ConnectionsOperation {
             reply.miss(node, others.may_come_back);
         }
         reply.keep_unseen();
-        // What has told all before is not missed, busy or not.
+        // A node that returned all of its connections earlier is not missing, whether it is busy or not.
         reply.busy = others.busy.iter().filter(|node| reply.missing.contains(node)).cloned().collect();
         reply.is_cut_off = others.is_cut_off;
     }
@@ -402,7 +406,7 @@ mod tests {
         let places = ["a", "b", "c", "d", "e"].map(|node| first.cursor.place(node));
         let start = Some(Some(ConnectionPlace(0, 0)));
         assert_eq!(places, [Some(None), Some(Some(ConnectionPlace(1, 6))), start, start, None]);
-        // The next page: who has told all is not missed, who has come is named.
+        // On the next page, a node that is complete is not missing, and a node that has joined is named.
         let mut second = reply(Some(first.cursor));
         second.add("b", vec![row(6)], Some(ConnectionPlace(1, 512)));
         second.add("new", vec![row(1)], None);
@@ -438,7 +442,7 @@ mod tests {
         let places = ["here", "done", "gone", "silent", "told"].map(|node| page.cursor.place(node));
         assert_eq!(places, [Some(None), Some(None), Some(at), Some(at), Some(None)]);
         let cursor = page.cursor.text().expect("two nodes have more");
-        // Nothing but missing nodes is left: the cursor stays as it is.
+        // Only missing nodes are left: the cursor does not change.
         let again = merged(&list.read(&cursor).expect("a cursor"));
         assert_eq!((again.cursor.text(), again.missing), (Some(cursor), page.missing));
     }

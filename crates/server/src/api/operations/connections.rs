@@ -1,4 +1,5 @@
-//! `subscribe`, `unsubscribe`, `disconnect`, `refresh`: commands to connections. Whom they are for: [`Targets`].
+//! The operations `subscribe`, `unsubscribe`, `disconnect` and `refresh`: commands to connections. [`Targets`] selects
+//! the connections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,11 @@ use crate::node::Node;
 use crate::runtime::mailbox::ConnectionAction;
 use crate::runtime::pacer::PACE_MAX;
 
-/// The fields of the result.
+/// Describes the fields of the result, in Markdown.
 const COMMAND_RESULT: &str = "with `users`, `rate`, or `client` or `session` without `user`: `connections`, `nodes` \
     with the connections of each, `missing_nodes`";
 
-/// Whom a request is for.
+/// Takes the fields that select connections from a request.
 macro_rules! targets {
     ($request:expr) => {
         Targets {
@@ -38,52 +39,52 @@ macro_rules! targets {
     };
 }
 
-/// Subscribes connections to a channel.
+/// A request to subscribe connections to a channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct SubscribeRequest<'a> {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
+    /// The user; empty = the anonymous user. Absent with `client` or `session` = any user.
     user: Option<String>,
-    /// Several users, 1,000 at most, in place of `user`.
+    /// Several users instead of `user`, 1,000 at most.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// The channel.
+    /// The channel to subscribe to.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// Only this connection, by its client id; empty = none is named.
+    /// Only the connection with this client id; empty = not limited to a client.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = none is named.
+    /// Only the connection with this session; empty = not limited to a session.
     #[serde(deserialize_with = "nullable")]
     session: String,
-    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    /// Connections per second on each node; absent = all at once. With a rate, the reply comes before the work is done.
     #[schemars(range(min = 1, max = PACE_MAX))]
     rate: Option<u32>,
-    /// What others are shown of the subscription (`chan_info`).
+    /// The information about the subscription that other clients see (`chan_info`).
     #[serde(borrow)]
     info: Option<&'a RawValue>,
-    /// The same as base64 of JSON or of other bytes.
+    /// `info` as base64: JSON or other bytes.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     b64info: String,
-    /// What the client gets with the subscription.
+    /// Data that the client gets with the subscription.
     #[serde(borrow)]
     data: Option<&'a RawValue>,
-    /// The same as base64 of JSON or of other bytes.
+    /// `data` as base64: JSON or other bytes.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     b64data: String,
-    /// The position from which the client gets what it missed.
+    /// The position from which the client receives the publications that it missed; absent = no recovery.
     #[serde(deserialize_with = "object")]
     recover_since: Option<RecoverSince>,
-    /// When the subscription ends, Unix seconds; 0 = it does not end.
+    /// The time when the subscription ends, in Unix seconds; 0 = it does not end.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(min = 0, max = u32::MAX))]
     expire_at: i64,
-    /// Options of the subscription that differ from those of its namespace.
+    /// Options of the subscription that replace those of its namespace.
     #[serde(rename = "override", deserialize_with = "object_or_default")]
     #[schemars(with = "Option<Overrides>")]
     overrides: Overrides,
@@ -93,18 +94,18 @@ pub(crate) struct SubscribeRequest<'a> {
 #[serde(default)]
 #[serde(expecting = "an object")]
 struct RecoverSince {
-    /// The offset of the last publication that is known; 0 = none.
+    /// The offset of the last publication that the client has; 0 = it has none.
     offset: u64,
-    /// The epoch that the offset belongs to.
+    /// The epoch of the log that the offset belongs to.
     epoch: String,
 }
 
-/// `subscribe`.
+/// The operation `subscribe`.
 pub(crate) struct SubscribeOperation;
 
 impl Operation for SubscribeOperation {
     const NAME: &'static str = "subscribe";
-    const SUMMARY: &'static str = "Subscribes the connections of a user to a channel, or other connections";
+    const SUMMARY: &'static str = "Subscribes connections to a channel: those of users, of a client or of a session";
     const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
     const RESULT: &'static str = COMMAND_RESULT;
     const ERRORS: &'static [Error] =
@@ -113,7 +114,7 @@ impl Operation for SubscribeOperation {
     const IS_IDEMPOTENT: bool = true;
     const NUMBER: Option<usize> = Some(11);
 
-    // Boxed, because it is large: the requests of the other operations would be moved with as many bytes.
+    // Boxed because it is large: otherwise the requests of the other operations would be moved with as many bytes.
     type Request<'a> = Box<SubscribeRequest<'a>>;
     type Reply = CommandReply;
 
@@ -146,37 +147,38 @@ impl Operation for SubscribeOperation {
     }
 }
 
-/// Ends subscriptions of connections to a channel; without a channel, all of them.
+/// A request to end subscriptions of connections: to one channel, or to all channels.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct UnsubscribeRequest {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
+    /// The user; empty = the anonymous user. Absent with `client` or `session` = any user.
     user: Option<String>,
-    /// Several users, 1,000 at most, in place of `user`.
+    /// Several users instead of `user`, 1,000 at most.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// The channel; empty = all.
+    /// The channel to unsubscribe from; empty = all channels.
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    /// Only this connection, by its client id; empty = none is named.
+    /// Only the connection with this client id; empty = not limited to a client.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = none is named.
+    /// Only the connection with this session; empty = not limited to a session.
     #[serde(deserialize_with = "nullable")]
     session: String,
-    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    /// Connections per second on each node; absent = all at once. With a rate, the reply comes before the work is done.
     #[schemars(range(min = 1, max = PACE_MAX))]
     rate: Option<u32>,
 }
 
-/// `unsubscribe`.
+/// The operation `unsubscribe`.
 pub(crate) struct UnsubscribeOperation;
 
 impl Operation for UnsubscribeOperation {
     const NAME: &'static str = "unsubscribe";
-    const SUMMARY: &'static str = "Ends subscriptions of a user's connections to a channel; without a channel, to all";
+    const SUMMARY: &'static str =
+        "Ends subscriptions of connections: to a channel, or to all channels if none is named";
     const EXAMPLE: &'static str = r#"{"user": "42", "channel": "news"}"#;
     const RESULT: &'static str = COMMAND_RESULT;
     const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
@@ -188,7 +190,7 @@ impl Operation for UnsubscribeOperation {
     type Reply = CommandReply;
 
     fn channels<'r>(request: &'r UnsubscribeRequest) -> NamedChannels<'r> {
-        // Without a channel it is about all of them, which a key that is limited to channels may not use.
+        // Without a channel the request is about all channels. A key that is limited to some channels may not send it.
         NamedChannels::One(&request.channel)
     }
 
@@ -207,30 +209,30 @@ impl Operation for UnsubscribeOperation {
     }
 }
 
-/// Ends connections.
+/// A request to end connections.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct DisconnectRequest {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
+    /// The user; empty = the anonymous user. Absent with `client` or `session` = any user.
     user: Option<String>,
-    /// Several users, 1,000 at most, in place of `user`.
+    /// Several users instead of `user`, 1,000 at most.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// Only this connection, by its client id; empty = none is named.
+    /// Only the connection with this client id; empty = not limited to a client.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = none is named.
+    /// Only the connection with this session; empty = not limited to a session.
     #[serde(deserialize_with = "nullable")]
     session: String,
-    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    /// Connections per second on each node; absent = all at once. With a rate, the reply comes before the work is done.
     #[schemars(range(min = 1, max = PACE_MAX))]
     rate: Option<u32>,
-    /// Client ids of connections that are not ended.
+    /// Client ids of connections that stay open.
     #[serde(deserialize_with = "nullable")]
     whitelist: Vec<String>,
-    /// What the clients are told; absent = 3503.
+    /// The code and reason that the clients receive; absent = 3503.
     #[serde(deserialize_with = "object")]
     disconnect: Option<DisconnectReason>,
 }
@@ -240,21 +242,20 @@ pub(crate) struct DisconnectRequest {
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["code"]))]
 struct DisconnectReason {
-    /// The code: 3500–3999 and 4500–4999 are final, after any other the client comes back.
+    /// The disconnect code. A client does not reconnect after 3500–3999 and 4500–4999; after other codes it does.
     #[schemars(range(min = 3000, max = 4999))]
     code: u16,
-    /// The text, in bytes at most 123.
+    /// The reason as text, at most 123 bytes.
     #[schemars(length(max = CLOSE_REASON_MAX))]
     reason: String,
 }
 
-/// `disconnect`.
+/// The operation `disconnect`.
 pub(crate) struct DisconnectOperation;
 
 impl Operation for DisconnectOperation {
     const NAME: &'static str = "disconnect";
-    const SUMMARY: &'static str =
-        "Ends the connections of a user, with 3503 unless `disconnect` says another code and reason";
+    const SUMMARY: &'static str = "Ends connections, with code 3503 unless `disconnect` gives another code and reason";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const RESULT: &'static str = COMMAND_RESULT;
     const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];
@@ -282,20 +283,20 @@ impl Operation for DisconnectOperation {
             }
             Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
         };
-        // What is no client id is nobody's.
+        // A text that is not a client id names no connection.
         let except = request.whitelist.iter().filter_map(|client| client_from_text(client)).collect();
         let action = ConnectionAction::Disconnect { why, except };
         targets.command(node, action).await
     }
 }
 
-/// A client of this node or of another one.
+/// A request for the user of a client on any node.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["client"]), transform = nullable_fields)]
 pub(crate) struct ClientUserRequest {
-    /// The client id.
+    /// The client id of the connection.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("format" = "uuid"))]
     client: String,
@@ -308,12 +309,12 @@ pub(crate) struct ClientUserReply {
     user: Box<str>,
 }
 
-/// `client_user`.
+/// The operation `client_user`.
 pub(crate) struct ClientUserOperation;
 
 impl Operation for ClientUserOperation {
     const NAME: &'static str = "client_user";
-    const SUMMARY: &'static str = "Tells the user of a connected client";
+    const SUMMARY: &'static str = "Returns the user of a connected client";
     const RESULT: &'static str = "`user`, empty for an anonymous client";
     const EXAMPLE: &'static str = r#"{"client": "9336a229-2400-4ebc-8c50-0a643d22e8a0"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"user": "42"}"#;
@@ -331,44 +332,44 @@ impl Operation for ClientUserOperation {
     }
 }
 
-/// Prolongs connections, or ends them as expired; `info` replaces what other clients see of them.
+/// A request to extend connections or to end them as expired. `info` replaces the information that other clients see.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct RefreshRequest<'a> {
-    /// The user; empty = the anonymous user. Absent beside `client` or `session`: whoever the user is.
+    /// The user; empty = the anonymous user. Absent with `client` or `session` = any user.
     user: Option<String>,
-    /// Several users, 1,000 at most, in place of `user`.
+    /// Several users instead of `user`, 1,000 at most.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// Only this connection, by its client id; empty = none is named.
+    /// Only the connection with this client id; empty = not limited to a client.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = none is named.
+    /// Only the connection with this session; empty = not limited to a session.
     #[serde(deserialize_with = "nullable")]
     session: String,
-    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    /// Connections per second on each node; absent = all at once. With a rate, the reply comes before the work is done.
     #[schemars(range(min = 1, max = PACE_MAX))]
     rate: Option<u32>,
-    /// End the connections as expired.
+    /// `true`: end the connections as if they had expired.
     #[serde(deserialize_with = "nullable")]
     expired: bool,
-    /// When the connections end, Unix seconds; 0 = they do not end.
+    /// The time when the connections expire, in Unix seconds; 0 = they do not expire.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(min = 0))]
     expire_at: i64,
-    /// What others are shown of the connections from now on (`conn_info`).
+    /// The new information about the connections that other clients see (`conn_info`), in presence too.
     #[serde(borrow)]
     info: Option<&'a RawValue>,
 }
 
-/// `refresh`.
+/// The operation `refresh`.
 pub(crate) struct RefreshOperation;
 
 impl Operation for RefreshOperation {
     const NAME: &'static str = "refresh";
-    const SUMMARY: &'static str = "Prolongs the connections of a user, or ends them as expired";
+    const SUMMARY: &'static str = "Sets a new expiry time for connections, or ends connections as if they had expired";
     const EXAMPLE: &'static str = r#"{"user": "42"}"#;
     const RESULT: &'static str = COMMAND_RESULT;
     const ERRORS: &'static [Error] = &[Error::TOO_MANY_REQUESTS];

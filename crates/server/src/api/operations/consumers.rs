@@ -1,4 +1,4 @@
-//! `consumers`.
+//! The operation `consumers`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,40 +9,41 @@ use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::node::Node;
 
-/// The consumers of the nodes.
+/// The consumers of all nodes.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ConsumersReply {
-    /// The consumers, a line for each node that runs one.
+    /// The consumers: one entry for each node that runs one.
     consumers: Vec<ConsumerReport>,
     /// The ids of nodes that did not answer in time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
 }
 
-/// A consumer on a node.
+/// The state of a consumer on one node.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ConsumerReport {
+    /// The name of the consumer.
     name: String,
     /// The name of the node.
     node: String,
-    /// Rows or messages that wait.
+    /// The number of rows or messages that wait.
     waiting: u64,
-    /// Age of the oldest of them, seconds.
+    /// The age of the oldest waiting row or message, in seconds.
     oldest_s: f64,
-    /// Rows or messages that have failed and are tried again.
+    /// The number of rows or messages that failed and are retried.
     retrying: u64,
-    /// Rows in partitions that nobody reads.
+    /// The number of rows in partitions that no node reads.
     unread: u64,
-    /// `running`, `behind` or `stuck`.
+    /// The state of the consumer: `running`, `behind` or `stuck`.
     state: String,
 }
 
-/// `consumers`.
+/// The operation `consumers`.
 pub(crate) struct ConsumersOperation;
 
 impl Operation for ConsumersOperation {
     const NAME: &'static str = "consumers";
-    const SUMMARY: &'static str = "Tells how far the consumers of the nodes are";
+    const SUMMARY: &'static str = "Returns how far the consumers of the nodes have read";
     const RESULT: &'static str = "`consumers`, each with `name`, `node`, `waiting`, `oldest_s`, `retrying`, `unread`, \
                                   `state` (`running`, `behind` or `stuck`); `missing_nodes`";
     const EXAMPLE: &'static str = "{}";
@@ -90,5 +91,5 @@ impl Operation for ConsumersOperation {
     }
 }
 
-/// A consumer is behind whose oldest row or message is older than this, seconds.
+/// A consumer is behind when its oldest row or message is older than this, in seconds.
 const BEHIND_S: f64 = 5.0;

@@ -1,5 +1,5 @@
-//! `events_dead`, `events_dead_retry`, `events_dead_drop`: events that could not be delivered and are kept in the
-//! primary database.
+//! The operations `events_dead`, `events_dead_retry` and `events_dead_drop`: events that could not be delivered and are
+//! kept in the primary database.
 
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
@@ -15,38 +15,41 @@ use crate::api::params::{nullable, nullable_fields, plain};
 use crate::node::Node;
 use crate::runtime::event_mailbox::{DeadReply, DeadRequest, EventMessage};
 
-/// Dead letters in one answer: the default, and the maximum.
+/// The number of dead letters in one answer: the default, and the maximum.
 const DEAD_PAGE: u32 = 100;
 const DEAD_PAGE_MAX: u32 = 1_000;
-// A page by default is one that is allowed.
+// The default page size is allowed.
 const _: () = assert!(DEAD_PAGE <= DEAD_PAGE_MAX);
 
-/// 108 where no endpoint is durable: dead letters are only counted and logged there; 4010 without the database.
+/// 108 if no endpoint is durable, because dead letters are then only counted and logged. 4010 without the database.
 const DEAD_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::STORE_UNAVAILABLE];
 
-/// Asks the thread that tells events.
-async fn ask<T>(node: &Node, request: impl FnOnce(DeadReply<T>) -> DeadRequest) -> Result<T, OperationError> {
+/// Sends a request to the thread that delivers events, and waits for the answer.
+pub(super) async fn ask<T>(
+    node: &Node,
+    request: impl FnOnce(DeadReply<T>) -> DeadRequest,
+) -> Result<T, OperationError> {
     let (reply, answer) = oneshot::channel();
     let events = node.events.get().ok_or(Error::NOT_AVAILABLE)?;
     events.command(EventMessage::Dead(request(reply)));
-    // The thread drops a request where nothing is kept.
+    // The thread drops the request if it does not keep events.
     let answer: Result<T, LedgerError> = answer.await.map_err(|_| Error::NOT_AVAILABLE)?;
     Ok(answer.map_err(|_| Error::STORE_UNAVAILABLE)?)
 }
 
-/// Asks for dead letters.
+/// A request for a page of dead letters.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct DeadRequestFields {
-    /// Only those of this endpoint; empty = of all.
+    /// Only events for this endpoint; empty = for all endpoints.
     #[serde(deserialize_with = "nullable")]
     endpoint: String,
-    /// Letters in the answer, 1,000 at most; 0 = 100.
+    /// The greatest number of dead letters in the answer, up to 1,000; 0 = 100.
     #[serde(deserialize_with = "nullable")]
     limit: u32,
-    /// The `cursor` of the answer before; 0 = from the oldest on.
+    /// The `cursor` of the previous page; 0 = begin with the oldest.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(max = i64::MAX))]
     cursor: u64,
@@ -55,38 +58,38 @@ pub(crate) struct DeadRequestFields {
 /// An event that could not be delivered.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DeadLetterReply {
-    /// Its number.
+    /// The number of the dead letter.
     id: u64,
     /// The name of the endpoint.
     endpoint: String,
-    /// When the event was made, Unix seconds.
+    /// The time when the event was made, in Unix seconds.
     made_at: u64,
-    /// When it was given up, Unix seconds.
+    /// The time when the node gave up the event, in Unix seconds.
     died_at: u64,
-    /// How often it was sent.
+    /// How many times the event was sent.
     tries: u32,
-    /// What the endpoint has answered last, or why else it was given up.
+    /// The last answer of the endpoint, or another reason why the event was given up.
     error: String,
-    /// The event; a text where the database has none.
+    /// The event as an object. If the stored row is not JSON, its content as text.
     event: Box<RawValue>,
 }
 
-/// Dead letters, the oldest first.
+/// One page of dead letters, the oldest first.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DeadLettersReply {
-    /// The letters, the oldest first.
+    /// The dead letters, the oldest first.
     letters: Vec<DeadLetterReply>,
-    /// Where the next page begins; absent = there is none.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<u64>,
 }
 
-/// `events_dead`.
+/// The operation `events_dead`.
 pub(crate) struct EventsDeadOperation;
 
 impl Operation for EventsDeadOperation {
     const NAME: &'static str = "events_dead";
-    const SUMMARY: &'static str = "Lists events that durable endpoints could not be told, the oldest first";
+    const SUMMARY: &'static str = "Lists the events that could not be delivered to durable endpoints, the oldest first";
     const RESULT: &'static str =
         "`letters`, each with `id`, `endpoint`, `made_at`, `died_at`, `tries`, `error` and the `event`; `cursor`";
     const EXAMPLE: &'static str = r#"{"endpoint": "billing", "limit": 10}"#;
@@ -110,7 +113,7 @@ impl Operation for EventsDeadOperation {
     }
 }
 
-/// A page of the dead letters of an endpoint, or of all.
+/// Loads a page of the dead letters of one endpoint, or of all endpoints.
 async fn page(node: &Node, endpoint: &str, behind: u64, limit: u32) -> Result<Vec<DeadLetter>, OperationError> {
     plain("endpoint", [endpoint])?;
     let behind = i64::try_from(behind).map_err(|_| OperationError::bad("cursor"))? as u64;
@@ -134,29 +137,29 @@ fn shown(letter: DeadLetter) -> Option<DeadLetterReply> {
     })
 }
 
-/// Names dead letters: by their numbers, or by their endpoint.
+/// A request that selects dead letters: by their numbers, or by their endpoint.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct DeadChoice {
-    /// Numbers of letters, 1,000 at most. One that is not there is passed over.
+    /// The numbers of dead letters, 1,000 at most. Unknown numbers are skipped.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = DEAD_PAGE_MAX))]
     ids: Vec<u64>,
-    /// Instead: the 1,000 oldest letters of this endpoint.
+    /// Instead of `ids`: the 1,000 oldest dead letters of this endpoint.
     #[serde(deserialize_with = "nullable")]
     endpoint: String,
 }
 
-/// How many dead letters there were.
+/// The number of dead letters that were found.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DeadCountReply {
-    /// How many of the letters were there.
+    /// The number of the selected dead letters that exist.
     count: u64,
 }
 
-/// The numbers of the letters that a request names.
+/// Returns the numbers of the dead letters that a request selects.
 async fn chosen(node: &Node, choice: DeadChoice) -> Result<Vec<u64>, OperationError> {
     let DeadChoice { ids, endpoint } = choice;
     if ids.is_empty() == endpoint.is_empty() || ids.len() > DEAD_PAGE_MAX as usize {
@@ -171,13 +174,13 @@ async fn chosen(node: &Node, choice: DeadChoice) -> Result<Vec<u64>, OperationEr
     Ok(page(node, &endpoint, 0, DEAD_PAGE_MAX).await?.into_iter().map(|letter| letter.id).collect())
 }
 
-/// `events_dead_retry`.
+/// The operation `events_dead_retry`.
 pub(crate) struct EventsDeadRetryOperation;
 
 impl Operation for EventsDeadRetryOperation {
     const NAME: &'static str = "events_dead_retry";
-    const SUMMARY: &'static str = "Sends dead letters again, behind what waits for their endpoints";
-    const RESULT: &'static str = "`count`: how many of them there were";
+    const SUMMARY: &'static str = "Queues dead letters again, after the events that wait for their endpoints";
+    const RESULT: &'static str = "`count`: how many of them exist";
     const EXAMPLE: &'static str = r#"{"ids": [7, 8]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"count": 2}"#;
     const ERRORS: &'static [Error] = DEAD_ERRORS;
@@ -193,13 +196,13 @@ impl Operation for EventsDeadRetryOperation {
     }
 }
 
-/// `events_dead_drop`.
+/// The operation `events_dead_drop`.
 pub(crate) struct EventsDeadDropOperation;
 
 impl Operation for EventsDeadDropOperation {
     const NAME: &'static str = "events_dead_drop";
     const SUMMARY: &'static str = "Deletes dead letters";
-    const RESULT: &'static str = "`count`: how many of them there were";
+    const RESULT: &'static str = "`count`: how many of them exist";
     const EXAMPLE: &'static str = r#"{"ids": [7, 8]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"count": 2}"#;
     const ERRORS: &'static [Error] = DEAD_ERRORS;

@@ -1,4 +1,4 @@
-//! Who would get a publication: what `publish` answers to a request with `dry_run`.
+//! The dry run of `publish`: counts the clients that would get a publication.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::node::Node;
 use crate::runtime::audience::{AudienceQuestion, NodeAudience};
 use crate::runtime::mailbox::Message;
 
-/// Who would get a publication.
+/// The clients that would get a publication.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(in crate::api) struct Audience {
-    /// By node.
+    /// The audience of each node, by the name of the node.
     pub(in crate::api) nodes: BTreeMap<String, NodeAudience>,
-    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    /// The nodes that did not answer in time, refused, or are of an earlier version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::api) missing_nodes: Vec<Box<str>>,
 }
 
-/// A result of another node.
+/// The result of another node.
 #[derive(Deserialize)]
 struct OtherResult {
     audience: Audience,
 }
 
 impl Audience {
-    /// The audience on this node. `is_kept`: the publication would stand in the channel's history.
+    /// Counts the audience on this node. `is_kept`: the publication would be kept in the channel's history.
     ///
     /// # Errors
-    /// 111 when a shard has too many such questions.
+    /// 111 when a shard already has too many such requests.
     pub(super) async fn here(
         node: &Node,
         channel: &str,
@@ -67,7 +67,7 @@ impl Audience {
         Ok(Audience { nodes: BTreeMap::from([(node.id.clone(), here)]), missing_nodes: Vec::new() })
     }
 
-    /// Adds the results of other nodes, and names those without one.
+    /// Adds the results of other nodes, and names the nodes without a result.
     pub(super) fn merge(&mut self, others: &OtherNodes<'_>) {
         let results = others.results.iter();
         let results = results.filter_map(|(_, result)| serde_json::from_str::<OtherResult>(result.get()).ok());
@@ -76,7 +76,7 @@ impl Audience {
     }
 }
 
-/// The position of a channel, as far as it is known.
+/// Returns the position of a channel, as far as it is known.
 async fn top(node: &Node, channel: &str) -> StreamPosition {
     let history = History { limit: Some(0), ..History::default() };
     match node.request_home(channel, ChannelRequest::History(Box::new(history))).await {

@@ -1,4 +1,4 @@
-//! `events_resume`: an endpoint of events is sent them again.
+//! The operation `events_resume`: sends events to an endpoint again.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,25 +11,25 @@ use crate::api::params::{nullable, nullable_fields};
 use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
 
-/// Sends events to an endpoint again.
+/// A request to send events to an endpoint again.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["endpoint"]), transform = nullable_fields)]
 pub(crate) struct EventsResumeRequest {
-    /// The name of the endpoint in `events`.
+    /// The name of the endpoint in the configuration section `events`.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     endpoint: String,
 }
 
-/// `events_resume`.
+/// The operation `events_resume`.
 pub(crate) struct EventsResumeOperation;
 
 impl Operation for EventsResumeOperation {
     const NAME: &'static str = "events_resume";
     const SUMMARY: &'static str =
-        "Sends events again to an endpoint that has answered 410; one that has not is no error";
+        "Sends events again to an endpoint that has answered 410; for other endpoints it is not an error";
     const EXAMPLE: &'static str = r#"{"endpoint": "billing"}"#;
     const ERRORS: &'static [Error] = &[Error::NOT_AVAILABLE];
     const SCOPE: OperationScope = OperationScope::Broadcast;

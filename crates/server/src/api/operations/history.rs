@@ -1,4 +1,4 @@
-//! `history` and `history_remove`.
+//! The operations `history` and `history_remove`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,23 +17,23 @@ use crate::api::shapes::HistoryShape;
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
-/// Asks for publications of a channel.
+/// A request for the publications of a channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"]), transform = nullable_fields)]
 pub(crate) struct HistoryRequest {
-    /// The channel.
+    /// The channel to read.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// Publications in the answer: 0 = none, only the position; below 0 = all.
+    /// The greatest number of publications in the answer: 0 = none, only the position; below 0 = all.
     #[serde(deserialize_with = "nullable")]
     limit: i64,
-    /// Only publications behind this position.
+    /// Only publications after this position, or before it with `reverse`; absent = any position.
     #[serde(deserialize_with = "object")]
     since: Option<HistorySince>,
-    /// The newest first.
+    /// `true`: the newest publication comes first. `false`: the oldest.
     #[serde(deserialize_with = "nullable")]
     reverse: bool,
 }
@@ -42,20 +42,20 @@ pub(crate) struct HistoryRequest {
 #[serde(default)]
 #[serde(expecting = "an object")]
 struct HistorySince {
-    /// The offset of the last publication that is known; 0 = none.
+    /// The offset of the last known publication; 0 = none is known.
     offset: u64,
-    /// The epoch that the offset belongs to.
+    /// The epoch of the log that the offset belongs to.
     epoch: String,
 }
 
-/// `history`.
+/// The operation `history`.
 pub(crate) struct HistoryOperation;
 
 impl Operation for HistoryOperation {
     const NAME: &'static str = "history";
     const SUMMARY: &'static str =
-        "Reads publications of a channel: `limit` 0 only the position, -1 all; from behind `since {offset, epoch}`";
-    const RESULT: &'static str = "`publications`, `offset`, `epoch`, always there";
+        "Reads the publications of a channel after `since {offset, epoch}`; `limit` 0 = only the position, -1 = all";
+    const RESULT: &'static str = "`publications`, `offset`, `epoch`: all three are always present";
     const EXAMPLE: &'static str = r#"{"channel": "history:a", "limit": 10}"#;
     const REPLY_EXAMPLE: &'static str =
         r#"{"publications": [{"data": 1, "offset": 1}], "epoch": "aXk3bQpz", "offset": 1}"#;
@@ -101,7 +101,7 @@ impl Operation for HistoryOperation {
     }
 }
 
-/// `history_remove`.
+/// The operation `history_remove`.
 pub(crate) struct HistoryRemoveOperation;
 
 impl Operation for HistoryRemoveOperation {

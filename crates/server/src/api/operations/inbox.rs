@@ -1,5 +1,5 @@
-//! `inbox_names`, `inbox_list`, `inbox_drop`: messages that wait in the primary database until the owners of their
-//! names acknowledge them.
+//! The operations `inbox_names`, `inbox_list` and `inbox_drop`: messages that wait in the primary database until the
+//! owners of their names acknowledge them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,17 +17,17 @@ use crate::api::params::{nullable, nullable_fields, plain};
 use crate::backend::store::{drop_messages, refused};
 use crate::node::Node;
 
-/// Names or messages in one answer: the default, and the maximum.
+/// The number of names or messages in one answer: the default, and the maximum.
 const INBOX_PAGE: usize = 100;
 const INBOX_PAGE_MAX: usize = 1_000;
-// A page by default is one that is allowed.
+// The default page size is allowed.
 const _: () = assert!(INBOX_PAGE <= INBOX_PAGE_MAX);
-/// Messages that are deleted in one transaction: the writers of the database wait for it.
-const DROP_STEP: u64 = 2_000;
-/// The highest id that the databases can give.
-const ID_MAX: u64 = i64::MAX as u64;
+/// The most messages that one transaction deletes. It is limited because the other writers of the database wait for it.
+pub(super) const DROP_STEP: u64 = 2_000;
+/// The highest message id that the databases can give.
+pub(super) const ID_MAX: u64 = i64::MAX as u64;
 
-/// 108 where nothing needs the primary database, 4010 without it.
+/// 108 if no feature needs the primary database, 4010 if the database does not answer.
 const READ_ERRORS: &[Error] =
     &[Error::NO_SUCH_SCOPE, Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
 
@@ -35,18 +35,18 @@ fn page_size(limit: usize) -> usize {
     if limit == 0 { INBOX_PAGE } else { limit.min(INBOX_PAGE_MAX) }
 }
 
-/// The primary database.
+/// Returns the primary database; 108 if the node has none.
 fn database(node: &Node) -> Result<&Store, OperationError> {
     Ok(node.store().ok_or(Error::NOT_AVAILABLE)?)
 }
 
-/// Checks that there is a scope of this name.
-fn check_scope(node: &Node, scope: &str) -> Result<(), OperationError> {
+/// Checks that a scope of this name exists.
+pub(super) fn check_scope(node: &Node, scope: &str) -> Result<(), OperationError> {
     plain("scope", [scope])?;
     node.generation().session.scopes.find(scope).map(|_| ()).ok_or(Error::NO_SUCH_SCOPE.into())
 }
 
-/// The place of a name that a request is about.
+/// Returns the place of the inbox that a request names.
 fn place_of(node: &Node, scope: String, name: String) -> Result<InboxPlace, OperationError> {
     check_scope(node, &scope)?;
     plain("name", [&name])?;
@@ -56,76 +56,87 @@ fn place_of(node: &Node, scope: String, name: String) -> Result<InboxPlace, Oper
     Ok(InboxPlace { scope: scope.into(), name: name.into() })
 }
 
-/// An id of a message.
+/// Reads the id of a message.
 fn id_of(field: &'static str, text: &str) -> Result<u64, OperationError> {
     text.parse().ok().filter(|id| *id <= ID_MAX).ok_or(OperationError::bad(field))
 }
 
-/// Waits for the database. `ask`: begins it.
-async fn asked<T>(ask: impl FnOnce(oneshot::Sender<Result<T, StoreRefusal>>)) -> Result<T, OperationError> {
+/// Waits for an answer of the database. `ask` sends the request.
+pub(super) async fn asked<T>(ask: impl FnOnce(oneshot::Sender<Result<T, StoreRefusal>>)) -> Result<T, OperationError> {
     let (reply, outcome) = oneshot::channel();
     ask(reply);
     Ok(outcome.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)?)
 }
 
-/// Asks for names with messages.
+/// Returns a callback that sends the answer of the database to the waiting task.
+pub(super) fn answering<T: Send + 'static>(
+    reply: oneshot::Sender<Result<T, StoreRefusal>>,
+) -> Box<dyn FnOnce(Result<T, StoreRefusal>) + Send + Sync> {
+    Box::new(move |outcome| {
+        // A task that was cancelled needs no answer.
+        let _ = reply.send(outcome);
+    })
+}
+
+/// A request for the names with waiting messages.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct InboxNamesRequest {
-    /// Only names of this scope; empty = of all.
+    /// Only names of this scope; empty = of all scopes.
     #[serde(deserialize_with = "nullable")]
     scope: String,
-    /// Only names that begin with this; empty = all.
+    /// Only names that begin with this text; empty = all names.
     #[serde(deserialize_with = "nullable")]
     prefix: String,
-    /// Names in the answer, 1,000 at most; 0 = 100. There may be fewer although there are more: the `cursor` says so.
+    /// The greatest number of names in the answer, up to 1,000; 0 = 100. A page may be shorter: only an absent `cursor`
+    /// means the end.
     #[serde(deserialize_with = "nullable")]
     limit: usize,
-    /// The `cursor` of the answer before; empty = from the first on.
+    /// The `cursor` of the previous page; empty = the first page.
     #[serde(deserialize_with = "nullable")]
     cursor: String,
 }
 
-/// A name for which messages wait.
+/// A name with its waiting messages.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InboxNameReply {
-    /// The scope.
+    /// The scope of the name.
     scope: Box<str>,
-    /// The name.
+    /// The name that messages wait for.
     name: Box<str>,
-    /// Messages that nobody has acknowledged. At most 100,000 are counted for an answer: 1,000 of each name where
-    /// `limit` is 100, and 100 of each where it is 1,000.
+    /// The number of messages that are not acknowledged. One answer counts at most 100,000 messages: 1,000 of each name
+    /// with `limit` 100, 100 of each with `limit` 1,000.
     waiting: u64,
-    /// Bytes of these messages.
+    /// The size of the counted messages, in bytes.
     bytes: u64,
-    /// There may be more messages than were counted.
+    /// `true`: there may be more messages than were counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     more: bool,
-    /// When the oldest was sent, Unix milliseconds; absent = it does not say.
+    /// The time when the oldest message was sent, in Unix milliseconds; absent = the message does not contain a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_ms: Option<u64>,
 }
 
-/// A page of names for which messages wait.
+/// One page of names with waiting messages.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InboxNamesReply {
-    /// The names, by scope and name, in the order of the database.
+    /// The names, sorted by scope and name in the order of the database.
     names: Vec<InboxNameReply>,
-    /// Where the next page begins; absent = there is none.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-/// `inbox_names`.
+/// The operation `inbox_names`.
 pub(crate) struct InboxNamesOperation;
 
 impl Operation for InboxNamesOperation {
     const NAME: &'static str = "inbox_names";
-    const SUMMARY: &'static str = "Lists the names for which messages wait, and how many";
+    const SUMMARY: &'static str = "Lists the names with waiting messages, and the number of messages";
     const RESULT: &'static str = "`names`, each with `scope`, `name`, `waiting`, `bytes`, `more` (there may be more \
-                                  than were counted), `oldest_ms`; `cursor` (absent: that was all)";
+                                  than were counted), `oldest_ms`; `cursor` (absent: last page)";
     const EXAMPLE: &'static str = r#"{"scope": "devices", "prefix": "bike-"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"names": [{
         "scope": "devices", "name": "bike-7", "waiting": 2, "bytes": 310, "oldest_ms": 1795359600000
@@ -147,8 +158,7 @@ impl Operation for InboxNamesOperation {
         let scope = Some(scope.into_boxed_str()).filter(|scope| !scope.is_empty());
         let after = cursor_place(&cursor, scope.as_deref())?;
         let search = InboxSearch { scope, prefix: prefix.into(), after, limit: page_size(limit) };
-        let page: InboxNames =
-            asked(|reply| store.inbox_names(search, Box::new(move |outcome| drop(reply.send(outcome))))).await?;
+        let page: InboxNames = asked(|reply| store.inbox_names(search, answering(reply))).await?;
         Ok(InboxNamesReply {
             names: page.names.into_iter().map(InboxNameReply::from).collect(),
             cursor: page.next.map(|place| [&*place.scope, &*place.name].join("\n")),
@@ -163,10 +173,11 @@ impl From<InboxSummary> for InboxNameReply {
     }
 }
 
-/// The place behind which a page begins. A cursor has the scope and the name, which have no control characters.
+/// Returns the place after which a page begins. A cursor contains the scope and the name, which have no control
+/// characters.
 ///
 /// # Errors
-/// 107 for a cursor that no answer about this scope has had.
+/// 107 for a cursor that no answer for this scope can contain.
 fn cursor_place(cursor: &str, scope: Option<&str>) -> Result<InboxPlace, OperationError> {
     if cursor.is_empty() {
         return Ok(InboxPlace::default());
@@ -179,32 +190,33 @@ fn cursor_place(cursor: &str, scope: Option<&str>) -> Result<InboxPlace, Operati
     Ok(InboxPlace { scope: of_scope.into(), name: name.into() })
 }
 
-/// Asks for the messages of a name.
+/// A request for the messages of a name.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["scope", "name"]), transform = nullable_fields)]
 pub(crate) struct InboxListRequest {
-    /// The scope.
+    /// The scope of the name.
     #[serde(deserialize_with = "nullable")]
     scope: String,
-    /// The name.
+    /// The name that the messages wait for.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     name: String,
-    /// Messages in the answer, 1,000 at most; 0 = 100. It ends sooner behind the message with which it reaches 1 MiB.
+    /// The greatest number of messages in the answer, up to 1,000; 0 = 100. The page also ends when its messages reach
+    /// 1 MiB.
     #[serde(deserialize_with = "nullable")]
     limit: usize,
-    /// The `cursor` of the answer before; empty = from the oldest message on.
+    /// The `cursor` of the previous page; empty = begin with the oldest message.
     #[serde(deserialize_with = "nullable")]
     cursor: String,
 }
 
-/// Who has sent a message; without fields a backend.
+/// The sender of a message; without fields, a backend sent it.
 #[derive(Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default)]
 pub(crate) struct InboxSender {
-    /// The user; absent = the anonymous user, or a backend.
+    /// The user; absent = the anonymous user or a backend.
     #[serde(skip_serializing_if = "String::is_empty")]
     user: String,
     /// The client id; absent = a backend.
@@ -212,37 +224,37 @@ pub(crate) struct InboxSender {
     client: String,
 }
 
-/// A message that waits.
+/// A message that waits for the owner of a name.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InboxMessageReply {
-    /// Its id.
+    /// The id of the message.
     id: String,
-    /// Who has sent it.
+    /// The sender of the message; absent = unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<InboxSender>,
-    /// When it was sent, Unix milliseconds.
+    /// The time when it was sent, in Unix milliseconds; absent = unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     sent_ms: Option<u64>,
-    /// When it is deleted, Unix milliseconds.
+    /// The time when it is deleted, in Unix milliseconds.
     expires_ms: u64,
-    /// Bytes of the message as it is kept: with who has sent it, and when.
+    /// The size of the stored message in bytes, with its sender and time.
     size: usize,
-    /// The payload; bytes as `{"$b64": "…"}`.
+    /// The payload; bytes are written as `{"$b64": "…"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Box<RawValue>>,
 }
 
-/// A page of the messages of a name.
+/// One page of the messages of a name.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InboxListReply {
     /// The messages, the oldest first.
     messages: Vec<InboxMessageReply>,
-    /// Where the next page begins; absent = there is none.
+    /// The cursor of the next page; absent = this is the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-/// `inbox_list`.
+/// The operation `inbox_list`.
 pub(crate) struct InboxListOperation;
 
 impl Operation for InboxListOperation {
@@ -250,7 +262,7 @@ impl Operation for InboxListOperation {
     const SUMMARY: &'static str =
         "Lists the messages that wait for a name, the oldest first; their delivery does not change";
     const RESULT: &'static str = "`messages`, each with `id`, `from` (empty: a backend), `sent_ms`, `expires_ms`, \
-                                  `size` and `data`; `cursor` (absent: that was all)";
+                                  `size` and `data`; `cursor` (absent: last page)";
     const EXAMPLE: &'static str = r#"{"scope": "devices", "name": "bike-7", "limit": 10}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"messages": [{
         "id": "7", "from": {"user": "42", "client": "5b23579a-9066-444b-bfc3-000100000000"},
@@ -269,14 +281,13 @@ impl Operation for InboxListOperation {
         let place = place_of(node, scope, name)?;
         let behind = if cursor.is_empty() { 0 } else { id_of("cursor", &cursor)? };
         let listing = InboxListing { place, behind, limit: page_size(limit) };
-        let page: InboxPage =
-            asked(|reply| store.inbox_page(listing, Box::new(move |outcome| drop(reply.send(outcome))))).await?;
+        let page: InboxPage = asked(|reply| store.inbox_page(listing, answering(reply))).await?;
         let cursor = page.messages.last().filter(|_| page.has_more).map(|last| last.id.to_string());
         Ok(InboxListReply { messages: page.messages.into_iter().map(shown).collect(), cursor })
     }
 }
 
-/// What the database keeps of a message.
+/// The fields of a message in the database.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct WaitingFields {
@@ -285,57 +296,57 @@ struct WaitingFields {
     data: Option<Box<RawValue>>,
 }
 
-/// A message as callers see it.
+/// Returns a message as callers see it.
 fn shown(waiting: WaitingMessage) -> InboxMessageReply {
     let WaitingMessage { id, message, expires_ms } = waiting;
     let WaitingFields { from, time, data } = serde_json::from_slice(&message).unwrap_or_default();
     InboxMessageReply { id: id.to_string(), from, sent_ms: time, expires_ms, size: message.len(), data }
 }
 
-/// Names messages that are dropped.
+/// A request to delete waiting messages.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["scope", "name"]), transform = nullable_fields)]
 pub(crate) struct InboxDropRequest {
-    /// The scope.
+    /// The scope of the name.
     #[serde(deserialize_with = "nullable")]
     scope: String,
-    /// The name.
+    /// The name that the messages wait for.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     name: String,
-    /// Ids of messages, 1,000 at most; absent = all that wait for the name. One that is not there is passed over.
+    /// The ids of the messages, 1,000 at most; absent = all messages that wait for the name. Unknown ids are skipped.
     #[schemars(length(min = 1, max = INBOX_PAGE_MAX))]
     ids: Option<Vec<String>>,
 }
 
-/// How many messages were dropped.
+/// The number of deleted messages.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct InboxDropReply {
-    /// How many messages.
+    /// The number of messages that were deleted.
     dropped: u64,
-    /// The ids of nodes that did not answer in time: one that has the owner of the name may deliver it a message that
-    /// it was just reading.
+    /// The ids of nodes that did not answer in time. If the owner of the name is connected to one of them, that node
+    /// may still deliver a message that it was reading at that moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
 }
 
-/// `inbox_drop`.
+/// The operation `inbox_drop`.
 pub(crate) struct InboxDropOperation;
 
 impl Operation for InboxDropOperation {
     const NAME: &'static str = "inbox_drop";
-    const SUMMARY: &'static str = "Deletes messages that wait for a name: after the answer none of them is delivered, \
-                                   and a client that has got one need not acknowledge it";
+    const SUMMARY: &'static str = "Deletes messages that wait for a name: none is delivered after the answer, and \
+                                   clients need not acknowledge those that they received";
     const RESULT: &'static str = "`dropped`: how many; `missing_nodes`";
     const EXAMPLE: &'static str = r#"{"scope": "devices", "name": "bike-7", "ids": ["7", "8"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"dropped": 2}"#;
     const ERRORS: &'static [Error] = READ_ERRORS;
-    /// The database is one for all nodes. Each deletes what the others have left, so none counts twice, and each tells
-    /// its own deliveries.
+    /// All nodes share one database. Each node deletes what the others have left, so no message counts twice. Each node
+    /// knows its own deliveries.
     const SCOPE: OperationScope = OperationScope::Gather;
-    /// Without ids, the second request deletes what has come in between.
+    /// Without ids, a second request also deletes messages that arrived after the first.
     const IS_IDEMPOTENT: bool = false;
 
     type Request<'a> = InboxDropRequest;
@@ -359,7 +370,7 @@ impl Operation for InboxDropOperation {
             if !is_all || told.count < DROP_STEP {
                 return Ok(InboxDropReply { dropped, missing_nodes: Vec::new() });
             }
-            // What comes from now on is not of those that waited.
+            // Messages that arrive from now on are not deleted.
             step.until = step.until.min(told.top);
         }
     }

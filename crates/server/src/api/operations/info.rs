@@ -1,4 +1,4 @@
-//! `info`.
+//! The operation `info`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 use crate::runtime::process;
 
-/// Asks for nothing: whatever stands in its place is ignored.
+/// The request has no fields: any value is ignored.
 pub(crate) struct InfoRequest;
 
 impl<'de> Deserialize<'de> for InfoRequest {
@@ -30,14 +30,14 @@ impl JsonSchema for InfoRequest {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "description": "Asks for nothing: any value is ignored." })
+        json_schema!({ "description": "The request has no fields: any value is ignored." })
     }
 }
 
-/// The nodes of the cluster, that is asked first.
+/// The nodes of the cluster; the asked node comes first.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InfoReply {
-    /// The nodes.
+    /// One entry for each node that answered.
     #[schemars(with = "Vec<OwnInfo>")]
     nodes: Vec<NodeInfo>,
     /// The ids of nodes that did not answer in time.
@@ -49,59 +49,59 @@ pub(crate) struct InfoReply {
 #[serde(untagged)]
 enum NodeInfo {
     Own(Box<OwnInfo>),
-    /// Of another node, whose version may have other fields.
+    /// The JSON of another node, whose version may have other fields.
     Other(Box<RawValue>),
 }
 
-/// A node.
+/// What one node holds and has counted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "NodeInfo")]
 struct OwnInfo {
-    /// The id; each start of a node has another one.
+    /// The id of the node; it changes at each start of the node.
     uid: String,
-    /// The name (`node.name`).
+    /// The name of the node (`node.name`); absent = it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
     /// The version of the server.
     version: &'static str,
-    /// Connections.
+    /// The number of connections.
     num_clients: u64,
     /// Users that are connected to this node.
     num_users: u64,
-    /// Subscriptions.
+    /// The number of subscriptions.
     num_subs: u64,
-    /// Channels with subscribers.
+    /// The number of channels that have subscribers.
     num_channels: u64,
     /// Seconds since the node started.
     uptime: u64,
-    /// The configuration that the node works with: 1 at its start, 1 more after each reload that changes it.
+    /// The number of the configuration in use: 1 at the start of the node, plus 1 for each reload that changes it.
     config_generation: u64,
-    /// The ids of nodes of the cluster that have another configuration than this one.
+    /// The ids of nodes whose configuration differs from that of this node; absent = all are equal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes_with_other_configuration: Vec<String>,
-    /// What the node has counted.
+    /// The counters of the node.
     metrics: InfoMetrics,
-    /// What the process uses.
+    /// What the node's process uses.
     process: InfoProcess,
 }
 
-/// The counters of a node.
+/// The counters of one node.
 #[derive(Serialize, JsonSchema)]
 struct InfoMetrics {
     /// Seconds since the node started.
     interval: f64,
-    /// Counts since the start.
+    /// The counts since the node started, by name.
     #[serde(serialize_with = "as_object")]
     #[schemars(with = "BTreeMap<String, u64>")]
     items: Vec<(&'static str, u64)>,
 }
 
-/// The use of the process.
+/// The processor time and memory that a process uses.
 #[derive(Serialize, JsonSchema)]
 struct InfoProcess {
-    /// Percent of one processor since the node started.
+    /// Processor time since the node started, in percent of one processor.
     cpu: f64,
-    /// Resident memory, bytes.
+    /// Resident memory in bytes.
     rss: u64,
 }
 
@@ -109,29 +109,29 @@ fn as_object<S: Serializer>(items: &[(&'static str, u64)], serializer: S) -> Res
     serializer.collect_map(items.iter().copied())
 }
 
-/// A number without more than so many digits behind the point.
+/// Rounds a number to so many digits after the decimal point.
 fn rounded(number: f64, digits: i32) -> f64 {
     let unit = 10_f64.powi(digits);
     (number * unit).round() / unit
 }
 
-/// What the node has counted, without labels.
+/// Returns all counters of the node, without labels.
 fn counts(node: &Node) -> Vec<(&'static str, u64)> {
     node.collector().values().chain([("api_requests", node.api_requests())]).collect()
 }
 
-/// The reply of another node.
+/// The reply of another node, whose entries are kept as JSON.
 #[derive(Deserialize)]
 struct InfoOfNode {
     nodes: Vec<Box<RawValue>>,
 }
 
-/// `info`.
+/// The operation `info`.
 pub(crate) struct InfoOperation;
 
 impl Operation for InfoOperation {
     const NAME: &'static str = "info";
-    const SUMMARY: &'static str = "Tells of each node what it holds and what it has counted";
+    const SUMMARY: &'static str = "Returns what each node holds and its counters";
     const RESULT: &'static str = "`nodes`: each with `uid`, `name`, `version`, `num_clients`, `num_users`, `num_subs`, \
                                   `num_channels`, `uptime`, `config_generation`, \
                                   `nodes_with_other_configuration`, `metrics`, `process`; `missing_nodes`";

@@ -1,5 +1,5 @@
-//! The operations of the server API, each in the file of its kind. Shapes and errors are Centrifugo's, so its server
-//! libraries work.
+//! The operations of the server API, each in the file of its kind. Shapes and errors are those of Centrifugo, so its
+//! server libraries work.
 
 pub(super) mod activity;
 pub(super) mod bans;
@@ -14,6 +14,7 @@ pub(super) mod consumers;
 pub(super) mod dead_events;
 mod dry_run;
 pub(super) mod events;
+pub(super) mod forget_user;
 pub(super) mod history;
 pub(super) mod inbox;
 pub(super) mod info;

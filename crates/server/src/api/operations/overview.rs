@@ -1,4 +1,4 @@
-//! `overview` and `overview_history`.
+//! The operations `overview` and `overview_history`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,94 +13,121 @@ use crate::api::description::OperationScope;
 use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::api::watching::look;
 use crate::console::{Activity, HOUR_STEP_MS, NATS_CUT, NODE_LOST, Problem, ProblemSeverity, RUNBOOK, Sample};
+use crate::draining::{connect_rate, forecast};
 use crate::node::Node;
 use crate::runtime::meters::BOUNDS_US;
 use crate::runtime::process::VERSION;
 
-/// How old the sample is to which the newest is compared, milliseconds.
+/// The age of the sample that the newest sample is compared with, in milliseconds.
 const RATE_TIME_MS: u64 = 5_000;
-/// The problem that a node does not answer.
+/// The id of the problem that a node does not answer.
 const NODE_SILENT: &str = "node_silent";
-/// Changes that are shown.
+/// The most changes in the answer.
 const CHANGES_SHOWN: usize = 20;
 
-/// What the nodes of the cluster say of themselves.
+/// The state of all nodes of the cluster.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct OverviewReply {
-    /// When it was read, Unix milliseconds.
+    /// The time when the state was read, in Unix milliseconds.
     at_ms: u64,
-    /// The sum of it.
+    /// The summary of the state.
     verdict: Verdict,
-    /// What is wrong, the worst first.
+    /// The problems, the worst first.
     problems: Vec<Problem>,
-    /// The nodes.
+    /// The state of each node.
     nodes: Vec<OverviewNode>,
-    /// What the nodes stand on.
+    /// The databases, servers and backends that the nodes depend on.
     dependencies: Vec<Dependency>,
-    /// What has changed, the newest first.
+    /// The latest changes, the newest first.
     activity: Vec<Activity>,
     /// The ids of nodes that did not answer in time.
     #[serde(default)]
     missing_nodes: Vec<Box<str>>,
 }
 
-/// How it is.
+/// The summary of the state of all nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct Verdict {
+    /// The worst severity of all problems.
     severity: ProblemSeverity,
-    /// Connections of all nodes.
+    /// The connections of all nodes.
     connections: u64,
 }
 
-/// A node.
+/// The state of one node.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct OverviewNode {
+    /// The id of the node; it changes at each start.
     id: String,
+    /// The name of the node (`node.name`).
     name: String,
-    /// `ok`, `look`, `bad` or `draining`.
+    /// The state of the node: `ok`, `look`, `bad` or `draining`.
     state: String,
+    /// The number of connections.
     connections: u64,
+    /// The number of subscriptions.
     subscriptions: u64,
+    /// The number of channels that have subscribers.
     channels: u64,
+    /// Deliveries per second.
     deliveries_s: f64,
+    /// Publications per second.
     publications_s: f64,
-    /// Percent of all its processors.
+    /// Processor time in percent of all processors of the node.
     cpu: f64,
+    /// The number of processors that the process may use.
     cores: usize,
-    /// Bytes.
+    /// Memory of the process, in bytes.
     memory: u64,
+    /// Bytes that wait because sockets of clients are full.
     queued_bytes: u64,
+    /// Connections whose sockets are full, so that output waits for them.
     slow_connections: u64,
+    /// The number of open file descriptors.
     files: u64,
+    /// The greatest number of file descriptors that the process may open.
     files_max: u64,
-    /// Percent of one processor that the busiest shard uses.
+    /// Processor time of the busiest shard, in percent of one processor.
     busiest_shard: f64,
-    /// Absent = nothing was delivered.
+    /// The 99th percentile of the delivery time, in milliseconds; absent = nothing was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery_p99_ms: Option<f64>,
+    /// The version of the server.
     version: String,
+    /// The number of the configuration in use; 1 = that of the start.
     config_generation: u64,
+    /// Seconds since the node started.
     uptime_s: u64,
+    /// The clients per second that the node can take from a node that drains.
+    #[serde(default)]
+    connect_rate: u32,
+    /// How long a drain that begins now would take, in seconds. For a draining node, how long its drain takes.
+    #[serde(default)]
+    drain_s: f64,
+    /// The time of these figures, in Unix milliseconds.
     at_ms: u64,
 }
 
-/// Something that a node needs.
+/// A server, database or backend that a node depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct Dependency {
-    /// `nats`, `primary`, `stats`, `hook:` and a backend, `events:` and an endpoint, `consumer:` and its name.
+    /// The name: `nats`, `primary`, `stats`, `hook:` and a backend, `events:` and an endpoint, or `consumer:` and its
+    /// name.
     name: String,
+    /// The name of the node.
     node: String,
+    /// The state of the dependency: `ok` or `bad`.
     state: ProblemSeverity,
 }
 
-/// `overview`.
+/// The operation `overview`.
 pub(crate) struct OverviewOperation;
 
 impl Operation for OverviewOperation {
     const NAME: &'static str = "overview";
-    const SUMMARY: &'static str = "Tells what is wrong with the nodes, how busy they are, and what has changed";
-    const RESULT: &'static str = "`verdict` (`severity`: `ok`, `look` or `bad`), `problems`, each with its words and \
-                                  its remedy, `nodes`, `dependencies`, `activity`, `missing_nodes`";
+    const SUMMARY: &'static str = "Returns the problems of the nodes, their load, and the latest changes";
+    const RESULT: &'static str = "`verdict` (`severity`: `ok`, `look` or `bad`), `problems`, each with a text and \
+                                  a remedy, `nodes`, `dependencies`, `activity`, `missing_nodes`";
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{
         "at_ms": 1700000000000, "verdict": {"severity": "ok", "connections": 2}, "problems": [], "nodes": [],
@@ -140,7 +167,7 @@ impl Operation for OverviewOperation {
             reply.dependencies.extend(other.dependencies);
             reply.activity.extend(other.activity);
         }
-        // Each node that is left tells of those that are lost.
+        // Every remaining node reports the lost nodes, so each lost node is kept once.
         let mut lost = BTreeSet::new();
         reply.problems.retain(|problem| problem.id != NODE_LOST || lost.insert(problem.words.clone()));
         reply.missing_nodes = others.missing.clone();
@@ -154,14 +181,14 @@ impl Operation for OverviewOperation {
     }
 }
 
-/// A node that cannot reach NATS knows nothing of the others: they may be well.
+/// Drops the problems of other nodes if a node cannot reach NATS: it does not know their state.
 fn leave_out_others(problems: &mut Vec<Problem>) {
     if problems.iter().any(|problem| problem.id == NATS_CUT) {
         problems.retain(|problem| ![NODE_LOST, NODE_SILENT].contains(&problem.id.as_str()));
     }
 }
 
-/// Problems that only all nodes together show.
+/// Returns the problems that only all nodes together show.
 fn of_cluster(reply: &OverviewReply) -> Vec<Problem> {
     let problem = |id: &str, severity, count: usize, words: String, remedy: &str| Problem {
         id: id.to_owned(),
@@ -197,7 +224,7 @@ fn report(node: &Node) -> OverviewNode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let worst = watch.problems.present().first().map(|problem| problem.severity);
     let state = match worst {
-        _ if *node.draining.borrow() => "draining",
+        _ if node.drain.has_begun() => "draining",
         Some(ProblemSeverity::Bad) => "bad",
         Some(ProblemSeverity::Look) => "look",
         _ => "ok",
@@ -224,6 +251,8 @@ fn report(node: &Node) -> OverviewNode {
         version: VERSION.to_owned(),
         config_generation: node.generation().number,
         uptime_s: node.clock.elapsed_us() / 1_000_000,
+        connect_rate: connect_rate(node),
+        drain_s: rounded(forecast(node).seconds),
         at_ms: now.at_ms,
     }
 }
@@ -266,36 +295,42 @@ fn dependencies(node: &Node) -> Vec<Dependency> {
     all
 }
 
-/// The last hour of a node, a number for each step, the oldest first.
+/// The figures of the last hour of a node: one number per step, the oldest first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct OverviewHistoryReply {
-    /// Time between two numbers, milliseconds.
+    /// The time between two numbers, in milliseconds.
     step_ms: u64,
-    /// The time of the last number, Unix milliseconds.
+    /// The time of the last number, in Unix milliseconds.
     end_ms: u64,
-    /// The numbers.
+    /// The numbers of each figure.
     series: HourSeries,
 }
 
-/// The numbers of an hour.
+/// The figures of one hour.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 struct HourSeries {
+    /// The number of connections.
     connections: Vec<u64>,
+    /// Deliveries per second.
     deliveries_s: Vec<f64>,
+    /// Publications per second.
     publications_s: Vec<f64>,
-    /// -1 = nothing was delivered.
+    /// The 99th percentile of the delivery time, in milliseconds; -1 = nothing was delivered.
     delivery_p99_ms: Vec<f64>,
+    /// Bytes that wait because sockets of clients are full.
     queued_bytes: Vec<u64>,
+    /// Processor time in percent of all processors.
     cpu: Vec<f64>,
+    /// Memory of the process, in bytes.
     memory: Vec<u64>,
 }
 
-/// `overview_history`.
+/// The operation `overview_history`.
 pub(crate) struct OverviewHistoryOperation;
 
 impl Operation for OverviewHistoryOperation {
     const NAME: &'static str = "overview_history";
-    const SUMMARY: &'static str = "Tells the figures of the last hour of the asked node, a number for each 10 s";
+    const SUMMARY: &'static str = "Returns the figures of the asked node for the last hour, one number for each 10 s";
     const RESULT: &'static str = "`step_ms`, `end_ms`, `series`";
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{

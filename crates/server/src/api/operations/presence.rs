@@ -1,4 +1,4 @@
-//! `presence` and `presence_stats`.
+//! The operations `presence` and `presence_stats`.
 
 use touchline_engine::Response;
 use touchline_engine::directory::{DirectoryRequest, Requester};
@@ -13,16 +13,16 @@ use crate::api::shapes::{PresenceShape, PresenceStatsShape};
 use crate::auth::NamedChannels;
 use crate::node::Node;
 
-/// `presence`. For a channel with more clients than `client.presence_max_clients` the reply is a sample, marked as one,
-/// with the exact number.
+/// The operation `presence`. If the channel has more clients than `client.presence_max_clients`, the reply is a sample.
+/// The reply marks the sample and gives the exact number.
 pub(crate) struct PresenceOperation;
 
 impl Operation for PresenceOperation {
     const NAME: &'static str = "presence";
     const SUMMARY: &'static str = "Lists the clients in a channel";
-    const RESULT: &'static str = "`presence`: client id → `{user, client, conn_info, chan_info}`; where there are \
-                                  more clients than `client.presence_max_clients` a sample of them, with `sample` and \
-                                  `num_clients`";
+    const RESULT: &'static str = "`presence`: client id → `{user, client, conn_info, chan_info}`; a sample with \
+                                  `sample` and `num_clients` if there are more clients than \
+                                  `client.presence_max_clients`";
     const EXAMPLE: &'static str = r#"{"channel": "room:a"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{
         "presence": {
@@ -48,7 +48,7 @@ impl Operation for PresenceOperation {
     }
 }
 
-/// `presence_stats`.
+/// The operation `presence_stats`.
 pub(crate) struct PresenceStatsOperation;
 
 impl Operation for PresenceStatsOperation {

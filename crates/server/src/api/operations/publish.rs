@@ -1,4 +1,4 @@
-//! `publish` and `broadcast`.
+//! The operations `publish` and `broadcast`.
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -23,25 +23,25 @@ use crate::node::Node;
 use crate::runtime::generation::Generation;
 use crate::traces::{TRACEPARENT, handed_on};
 
-/// Channels that one broadcast reaches.
+/// The most channels that one broadcast may name.
 const CHANNELS_MAX: usize = 10_000;
 
-// A user that is left out fits into the head of a stored publication.
+// A stored publication writes the length of an excluded user into 16 bits, so the longest user has to fit.
 const _: () = assert!(NAME_LEN_MAX < u16::MAX as usize / 2);
 
-/// The data of a publication, as they came.
+/// The data of a publication, as the request gives them.
 enum GivenData<'a> {
-    /// `data`.
+    /// The field `data`, unchanged.
     Plain(RawPayload<'a>),
-    /// `b64data`, decoded.
+    /// The field `b64data`, decoded from base64.
     Decoded(Vec<u8>),
 }
 
 impl<'a> GivenData<'a> {
-    /// `data` counts, if both are there.
+    /// Takes `data` if the request has both fields.
     ///
     /// # Errors
-    /// 107 when neither is there, or `b64data` is not base64.
+    /// 107 when the request has neither field, or `b64data` is not base64.
     fn read(data: Option<RawPayload<'a>>, base64: &str) -> Result<Self, OperationError> {
         match data {
             Some(data) => Ok(GivenData::Plain(data)),
@@ -50,10 +50,10 @@ impl<'a> GivenData<'a> {
         }
     }
 
-    /// The payload for a channel with these options.
+    /// Returns the payload for a channel with these options.
     ///
     /// # Errors
-    /// 107 when it does not have the format of the namespace.
+    /// 107 when the data do not have the format of the namespace.
     fn formatted(&self, options: &ChannelOptions) -> Result<Bytes, OperationError> {
         let (field, data) = match self {
             GivenData::Plain(data) => ("data", *data),
@@ -64,118 +64,125 @@ impl<'a> GivenData<'a> {
     }
 }
 
-/// Publishes into one channel.
+/// A request to publish into one channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]))]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct PublishRequest<'a> {
-    /// The channel.
+    /// The channel to publish into.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     pub(in crate::api) channel: String,
-    /// The publication.
+    /// The data of the publication: any JSON.
     #[serde(borrow)]
     #[schemars(schema_with = "any_json")]
     pub(in crate::api) data: Option<RawPayload<'a>>,
-    /// The same as base64: of JSON, or of any bytes in a namespace with the `publication_data_format` `binary`.
+    /// `data` as base64: JSON, or any bytes in a namespace whose `publication_data_format` is `binary`.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     pub(in crate::api) b64data: String,
-    /// Deliver the publication and do not keep it.
+    /// Deliver the publication, but do not keep it in the history.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) skip_history: bool,
-    /// Labels, for filters of subscribers.
+    /// Labels of the publication. Filters of subscribers can compare them.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) tags: Tags,
-    /// Within five minutes the same key publishes once; `channel.idempotency_key_max_length` bytes at most.
+    /// Several requests with the same key within five minutes publish only once. The key has
+    /// `channel.idempotency_key_max_length` bytes at most; empty = no key.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) idempotency_key: String,
-    /// A publication with a version at or below the newest one is dropped; 0 = it has none.
+    /// The version of the data. The channel drops a publication whose version is not above its newest one; 0 = no
+    /// version.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) version: u64,
-    /// What the versions count in; another one begins a new count.
+    /// The name of the series of versions that `version` belongs to. Versions of different series are not compared.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) version_epoch: String,
-    /// Seconds until nobody is given the publication any more; 0 = it does not expire.
+    /// Seconds until the publication expires: no client gets it later; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) expires_in: u64,
-    /// A client that does not get the publication while it is delivered, by its client id; empty = none.
+    /// The client id of a connection that the publication is not delivered to; empty = none. The history still shows
+    /// it.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) exclude_client: String,
-    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    /// A user whose connections the publication is not delivered to; empty = none. The history still shows it.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = NAME_LEN_MAX))]
     pub(in crate::api) exclude_user: String,
-    /// Publish nothing, and count who would get the publication: `audience`.
+    /// Publish nothing. The result's `audience` counts the clients that would get the publication.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) dry_run: bool,
 }
 
-/// Publishes the same into many channels.
+/// A request to publish the same data into many channels.
 ///
-/// Its fields but the first are those of [`PublishRequest`]: in a struct of their own they would have to be flattened,
-/// and serde then reads every publication into a map first.
+/// All fields but the first repeat those of [`PublishRequest`]. A shared struct would have to be flattened, and serde
+/// then reads every publication into a map first.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channels"], "anyOf" = [{"required": ["data"]}, {"required": ["b64data"]}]))]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct BroadcastRequest<'a> {
-    /// The channels.
+    /// The channels to publish into.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = CHANNELS_MAX))]
     pub(in crate::api) channels: Vec<String>,
-    /// The publication.
+    /// The data of the publication: any JSON.
     #[serde(borrow)]
     #[schemars(schema_with = "any_json")]
     pub(in crate::api) data: Option<RawPayload<'a>>,
-    /// The same as base64: of JSON, or of any bytes in a namespace with the `publication_data_format` `binary`.
+    /// `data` as base64: JSON, or any bytes in a namespace whose `publication_data_format` is `binary`.
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("contentEncoding" = "base64"))]
     pub(in crate::api) b64data: String,
-    /// Deliver the publication and do not keep it.
+    /// Deliver the publication, but do not keep it in the history.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) skip_history: bool,
-    /// Labels, for filters of subscribers.
+    /// Labels of the publication. Filters of subscribers can compare them.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) tags: Tags,
-    /// Within five minutes the same key publishes once; `channel.idempotency_key_max_length` bytes at most.
+    /// Several requests with the same key within five minutes publish only once. The key has
+    /// `channel.idempotency_key_max_length` bytes at most; empty = no key.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) idempotency_key: String,
-    /// A publication with a version at or below the newest one is dropped; 0 = it has none.
+    /// The version of the data. The channel drops a publication whose version is not above its newest one; 0 = no
+    /// version.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) version: u64,
-    /// What the versions count in; another one begins a new count.
+    /// The name of the series of versions that `version` belongs to. Versions of different series are not compared.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) version_epoch: String,
-    /// Seconds until nobody is given the publication any more; 0 = it does not expire.
+    /// Seconds until the publication expires: no client gets it later; 0 = it does not expire.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) expires_in: u64,
-    /// A client that does not get the publication while it is delivered, by its client id; empty = none.
+    /// The client id of a connection that the publication is not delivered to; empty = none. The history still shows
+    /// it.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) exclude_client: String,
-    /// A user whose connections do not get the publication while it is delivered; empty = none.
+    /// A user whose connections the publication is not delivered to; empty = none. The history still shows it.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(max = NAME_LEN_MAX))]
     pub(in crate::api) exclude_user: String,
-    /// Of `publish` alone: refused with 107, so that nobody publishes who has only asked.
+    /// Only `publish` has a dry run. `broadcast` refuses `true` with 107, so that a caller that only wants to count
+    /// does not publish by mistake.
     #[serde(deserialize_with = "nullable")]
     pub(in crate::api) dry_run: bool,
 }
 
-/// The position of a publication; empty in a channel without history.
+/// The position of the publication; empty in a channel without history.
 #[derive(Serialize, Default, JsonSchema)]
 pub(crate) struct PublishReply {
-    /// The number of the publication in the channel's log.
+    /// The number of the publication in the channel's log; absent in a channel without history.
     #[serde(skip_serializing_if = "is_zero")]
     pub(in crate::api) offset: u64,
-    /// The log that the offset belongs to.
+    /// The epoch of the log that the offset belongs to; absent in a channel without history.
     #[serde(skip_serializing_if = "is_empty", serialize_with = "text")]
     #[schemars(with = "String")]
     pub(in crate::api) epoch: Epoch,
-    /// Who would get the publication, for a request with `dry_run`.
+    /// The clients that would get the publication; only for a request with `dry_run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Audience")]
     pub(in crate::api) audience: Option<Box<Audience>>,
@@ -203,7 +210,7 @@ impl From<Option<StreamPosition>> for PublishReply {
     }
 }
 
-/// `publish`.
+/// The operation `publish`.
 pub(crate) struct PublishOperation;
 
 impl Operation for PublishOperation {
@@ -244,10 +251,10 @@ impl Operation for PublishOperation {
 }
 
 impl PublishOperation {
-    /// The channel, its options, and what is to be published there.
+    /// Returns the channel, its options and the publication.
     ///
     /// # Errors
-    /// 107 for a field that can't be used, 102 for an unknown namespace.
+    /// 107 for a field that cannot be used, 102 for an unknown namespace.
     #[inline]
     pub(in crate::api) fn checked<'g>(
         node: &Node,
@@ -275,7 +282,8 @@ impl PublishOperation {
     }
 }
 
-/// The tags of a publication, with what it is a part of, if that is traced and the caller does not say otherwise.
+/// Adds the trace context of the current call to the tags of a publication, if the call is traced and the tags do not
+/// contain a context.
 fn traced(mut tags: Tags) -> Tags {
     if let Some(parent) = handed_on() {
         tags.entry(TRACEPARENT.to_owned()).or_insert(parent);
@@ -283,7 +291,7 @@ fn traced(mut tags: Tags) -> Tags {
     tags
 }
 
-/// What a publication into one channel may be refused with.
+/// The errors that a publication into one channel may return.
 const PUBLISH_ERRORS: &[Error] = &[
     Error::UNKNOWN_CHANNEL,
     Error::LIMIT_EXCEEDED,
@@ -292,27 +300,29 @@ const PUBLISH_ERRORS: &[Error] = &[
     Error::STORE_UNAVAILABLE,
 ];
 
-/// The outcome of a broadcast in each channel, in the order of the request.
+/// The outcomes of a broadcast, one for each channel, in the order of the request.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct BroadcastReply {
-    /// The outcomes.
+    /// One outcome for each channel, in the order of `channels`.
     pub(in crate::api) responses: Vec<ChannelOutcome>,
 }
 
-/// The outcome in one channel.
+/// The outcome of a broadcast in one channel.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::api) enum ChannelOutcome {
+    /// The publication was accepted.
     Result(PublishReply),
+    /// The publication was refused.
     Error(ErrorJson),
 }
 
-/// `broadcast`.
+/// The operation `broadcast`.
 pub(crate) struct BroadcastOperation;
 
 impl Operation for BroadcastOperation {
     const NAME: &'static str = "broadcast";
-    const SUMMARY: &'static str = "Publishes the same into at most 10,000 channels, as `publish` does into one";
+    const SUMMARY: &'static str = "Publishes the same data into up to 10,000 channels";
     const RESULT: &'static str = "`responses`, each with `result` or `error`";
     const EXAMPLE: &'static str = r#"{"channels": ["news", "sport"], "data": {"headline": "Kick-off"}}"#;
     const REPLY_EXAMPLE: &'static str = r#"{
@@ -374,10 +384,10 @@ impl Operation for BroadcastOperation {
     }
 }
 
-/// Checks the texts that are stored with a publication and later searched for.
+/// Checks the keys that are stored with a publication and later searched for.
 ///
 /// # Errors
-/// 107 when one is too long or has control characters.
+/// 107 when a key is too long or contains control characters.
 fn check_keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), OperationError> {
     let longest = node.generation().session.namespaces.settings().idempotency_key_max_length;
     for (field, text) in [("idempotency_key", idempotency_key), ("version_epoch", version_epoch)] {
@@ -389,15 +399,15 @@ fn check_keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result
     Ok(())
 }
 
-/// Who does not get a publication.
+/// Returns the client and the user that a publication is not delivered to.
 ///
 /// # Errors
-/// 107 for a client that is no client id, and for a user that is too long or has control characters.
+/// 107 for a client that is not a client id, and for a user that is too long or contains control characters.
 fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, OperationError> {
     if client.is_empty() && user.is_empty() {
         return Ok(None);
     }
-    // In the one form that client ids are compared in.
+    // The canonical form of a client id, because excluded clients are compared as text.
     let client = match client {
         "" => String::new(),
         client => client_text(client_from_text(client).ok_or(OperationError::bad("exclude_client"))?),
@@ -409,7 +419,7 @@ fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, Operati
     Ok(Exclusion::of(&client, user).map(Box::new))
 }
 
-/// Counts who would get a publication.
+/// Counts the clients that would get a publication.
 async fn dry_run(
     node: &Node,
     channel: &str,
@@ -421,12 +431,12 @@ async fn dry_run(
     Ok(PublishReply { audience: Some(Box::new(audience)), ..PublishReply::default() })
 }
 
-/// The end of a lifetime of so many seconds from now, Unix milliseconds; 0 = it does not end.
+/// Returns the end of a lifetime of so many seconds from now, in Unix milliseconds; 0 = it does not end.
 fn expiry(node: &Node, expires_in_s: u64) -> u64 {
     if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }
 
-/// Publishes into a channel of a namespace that there is.
+/// Publishes into a channel whose namespace exists.
 async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, OperationError> {
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS.into());

@@ -1,4 +1,4 @@
-//! `reaction_open`, `reactions_add`, `reactions_get` and `reactions_close`.
+//! The operations `reaction_open`, `reactions_add`, `reactions_get` and `reactions_close`.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::node::Node;
 use crate::runtime::generation::Generation;
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionOperation, ReactionReply};
 
-/// The most reactions of one request.
+/// The most reactions that one request may add.
 const ADD_MAX: u64 = 1_000_000;
-/// The latest time that JSON readers keep exactly: 2^53 − 1.
+/// The latest time that every JSON reader keeps exactly: 2^53 − 1.
 const CLOSES_AT_MAX: u64 = (1 << 53) - 1;
-/// The fastest rate that a request may set.
+/// The fastest rate that a request may set, in reactions per second.
 const RATE_MAX: u32 = 1_000_000;
 
 /// The errors of operations that begin or end a round.
@@ -35,7 +35,7 @@ const ROUND_ERRORS: &[Error] = &[
     Error::STORE_UNAVAILABLE,
 ];
 
-/// Sends the thread that keeps the totals a request, and waits for the answer.
+/// Sends a request to the thread that keeps the totals, and waits for the answer.
 async fn ask<T>(
     node: &Node,
     channel: &str,
@@ -58,10 +58,10 @@ async fn ask<T>(
     })
 }
 
-/// The options of a channel that may have reactions.
+/// Returns the options of a channel that may have reactions.
 ///
 /// # Errors
-/// 107 and 102 as [`channel_options`], 108 where publications are bytes or may be dropped.
+/// 107 and 102 as [`channel_options`] returns them. 108 where publications are bytes or may be dropped.
 fn options_of<'g>(generation: &'g Generation, channel: &str) -> Result<&'g ChannelOptions, OperationError> {
     let options = channel_options(generation, "channel", channel)?;
     if !options.can_have_reactions() {
@@ -70,43 +70,44 @@ fn options_of<'g>(generation: &'g Generation, channel: &str) -> Result<&'g Chann
     Ok(options)
 }
 
-/// Opens the reactions of a channel.
+/// A request to open the reactions of a channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel", "options"]), transform = nullable_fields)]
 pub(crate) struct ReactionOpenRequest {
-    /// The channel.
+    /// The channel of the reactions.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// What can be reacted with, each once.
+    /// The options that clients can choose from, each once.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = OPTIONS_MAX), inner(length(min = 1, max = OPTION_LENGTH_MAX)))]
     options: Vec<String>,
-    /// When they close by themselves, Unix milliseconds; 0 = never.
+    /// The time when the reactions close by themselves, in Unix milliseconds; 0 = never.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(max = CLOSES_AT_MAX))]
     closes_at: u64,
-    /// Reactions a second of one connection; 0 = as the namespace says.
+    /// Reactions per second that one connection may send; 0 = the rate of the namespace.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(max = RATE_MAX))]
     rate: u32,
 }
 
-/// Reactions that are open.
+/// The state of reactions that are open.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ReactionOpenReply {
-    /// When they were opened, Unix milliseconds.
+    /// The time when the reactions were opened, in Unix milliseconds.
     opened: u64,
 }
 
-/// `reaction_open`.
+/// The operation `reaction_open`.
 pub(crate) struct ReactionOpenOperation;
 
 impl Operation for ReactionOpenOperation {
     const NAME: &'static str = "reaction_open";
-    const SUMMARY: &'static str = "Opens the reactions of a channel, which begin at zero, unless the same are open";
+    const SUMMARY: &'static str = "Opens the reactions of a channel, with all totals at zero; if the same reactions \
+                                   are open already, it changes nothing";
     const RESULT: &'static str = "`opened` (Unix milliseconds)";
     const EXAMPLE: &'static str = r#"{"channel": "news", "options": ["applause", "boo"]}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"opened": 1763813700000}"#;
@@ -140,31 +141,31 @@ impl Operation for ReactionOpenOperation {
     }
 }
 
-/// Counts reactions.
+/// A request to add reactions.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["channel", "option"]), transform = nullable_fields)]
 pub(crate) struct ReactionsAddRequest {
-    /// The channel.
+    /// The channel of the reactions.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1))]
     channel: String,
-    /// With what.
+    /// The option to which the reactions are added.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = OPTION_LENGTH_MAX))]
     option: String,
-    /// How many; absent = 1.
+    /// The number of reactions to add; absent = 1.
     #[schemars(range(min = 1, max = ADD_MAX))]
     n: Option<u64>,
 }
 
-/// `reactions_add`.
+/// The operation `reactions_add`.
 pub(crate) struct ReactionsAddOperation;
 
 impl Operation for ReactionsAddOperation {
     const NAME: &'static str = "reactions_add";
-    const SUMMARY: &'static str = "Counts reactions that do not come from connections; no rate holds for them";
+    const SUMMARY: &'static str = "Adds reactions that do not come from connections, without a rate limit";
     const EXAMPLE: &'static str = r#"{"channel": "news", "option": "applause", "n": 3}"#;
     const ERRORS: &'static [Error] = &[
         Error::UNKNOWN_CHANNEL,
@@ -197,16 +198,17 @@ impl Operation for ReactionsAddOperation {
 /// The reactions of a channel.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ReactionsReply {
-    /// Options and their totals.
+    /// The total of each option.
     reactions: BTreeMap<String, u64>,
     /// The sum of all totals.
     seq: u64,
-    /// When they were opened, Unix milliseconds; absent = by the namespace.
+    /// The time when the reactions were opened, in Unix milliseconds; absent = they are open by the
+    /// option `reactions` of the namespace.
     #[serde(skip_serializing_if = "is_zero")]
     opened: u64,
-    /// They are closed.
+    /// `true`: the reactions are closed.
     closed: bool,
-    /// When they close by themselves, Unix milliseconds; absent = never.
+    /// The time when the reactions close by themselves, in Unix milliseconds; absent = never.
     #[serde(skip_serializing_if = "is_zero")]
     closes_at: u64,
 }
@@ -227,7 +229,7 @@ impl From<ReactionState> for ReactionsReply {
     }
 }
 
-/// `reactions_get`.
+/// The operation `reactions_get`.
 pub(crate) struct ReactionsGetOperation;
 
 impl Operation for ReactionsGetOperation {
@@ -253,13 +255,13 @@ impl Operation for ReactionsGetOperation {
     }
 }
 
-/// `reactions_close`.
+/// The operation `reactions_close`.
 pub(crate) struct ReactionsCloseOperation;
 
 impl Operation for ReactionsCloseOperation {
     const NAME: &'static str = "reactions_close";
-    const SUMMARY: &'static str = "Closes the reactions of a channel, and answers when they are published for the last \
-                                   time: when all nodes in sight have counted what they accepted";
+    const SUMMARY: &'static str = "Closes the reactions of a channel, and answers after all reachable nodes have \
+                                   counted the reactions that they accepted and the final totals are published";
     const RESULT: &'static str = "as `reactions_get`";
     const EXAMPLE: &'static str = r#"{"channel": "news"}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"reactions": {"applause": 41, "boo": 3}, "seq": 44, "closed": true}"#;

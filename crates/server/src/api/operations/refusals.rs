@@ -1,4 +1,4 @@
-//! `refusals`.
+//! The operation `refusals`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use crate::api::operation::{Operation, OperationError, OtherNodes};
 use crate::node::Node;
 use crate::runtime::refusals::RefusalCount;
 
-/// Causes of an answer.
+/// The most causes in one answer.
 const CAUSES_MAX: usize = 200;
-/// Codes of HTTP and of closed connections begin here: below are those of errors.
+/// Status codes of HTTP and codes of closed connections. Other codes are those of errors.
 const CONNECTION_CODES: std::ops::RangeInclusive<u32> = 400..=599;
 const CLOSE_CODES: std::ops::RangeInclusive<u32> = 3_000..=4_000;
 
-/// What was refused.
+/// The refusals of all nodes.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RefusalsReply {
     /// The causes, the newest first.
@@ -29,7 +29,7 @@ pub(crate) struct RefusalsReply {
 /// The refusals for one cause on one node since its start.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct RefusedCause {
-    /// When the last one was, Unix milliseconds.
+    /// The time of the last refusal, in Unix milliseconds.
     last_ms: u64,
     /// The name of the node.
     node: String,
@@ -37,23 +37,24 @@ struct RefusedCause {
     kind: String,
     /// The operation of the server API that was refused last; empty = none.
     what: String,
-    /// The channel of the last refusal; empty = it is about none.
+    /// The channel of the last refusal; empty = the refusal has no channel.
     channel: String,
-    /// The name of the caller's key; empty = it is about none.
+    /// The name of the caller's key; empty = the refusal has no key.
     key: String,
-    /// The code that was told: of an error, of a closed connection, or of HTTP; 0 = none.
+    /// The code that the caller received: of an error, of a closed connection, or of HTTP; 0 = none.
     code: u32,
-    /// The cause.
+    /// The cause of the refusals, as text.
     words: String,
+    /// The number of refusals.
     count: u64,
 }
 
-/// `refusals`.
+/// The operation `refusals`.
 pub(crate) struct RefusalsOperation;
 
 impl Operation for RefusalsOperation {
     const NAME: &'static str = "refusals";
-    const SUMMARY: &'static str = "Tells why clients and backends were refused since the nodes started: up to 200 \
+    const SUMMARY: &'static str = "Lists why clients and backends were refused since the nodes started: up to 200 \
                                    causes of each node";
     const RESULT: &'static str = "`refusals`, the newest first, each with `last_ms`, `node`, `kind` (`connection`, \
                                   `command` or `api`), `what`, `channel`, `key`, `code`, `words`, `count`; \
@@ -106,7 +107,7 @@ fn newest_first(refusals: &mut [RefusedCause]) {
     refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.last_ms));
 }
 
-/// What a refusal is about, by what was told.
+/// Returns what a refusal is about, by the code that the caller received.
 fn kind(code: u32, operation: &str) -> &'static str {
     match code {
         _ if !operation.is_empty() => "api",

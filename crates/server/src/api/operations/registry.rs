@@ -1,6 +1,8 @@
-//! The registry in the server API: `register`, `unregister`, `update_meta`, `join`, `leave` for a client id; `lookup`,
-//! `names`, `count`, `members`, `groups`; `call` and `multi_call` to names and groups. The engine reads the
-//! parameters, because clients send the same to it.
+//! The operations of the registry.
+//!
+//! `register`, `unregister`, `update_meta`, `join` and `leave` act for a client id. `lookup`, `names`, `count`,
+//! `members` and `groups` read. `call` and `multi_call` call names and groups. The engine reads the parameters, because
+//! clients send the same ones to it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +25,7 @@ use crate::api::shapes::{
 };
 use crate::node::Node;
 
-/// What a backend says more than a client.
+/// The field that a backend sends in addition to the fields of a client.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -33,18 +35,18 @@ struct ForClient {
     client: String,
 }
 
-/// Where a method of the registry runs.
+/// Returns the nodes on which a method of the registry runs.
 const fn scope_of(method: RegistryMethod) -> OperationScope {
     if method.acts_for_client() { OperationScope::ClientNode } else { OperationScope::AnyNode }
 }
 
-/// The fields of a method's request: the engine's, and the client that the backend acts for.
+/// Returns the fields of a method's request: those of the engine, and the client that the backend acts for.
 fn fields_of(method: RegistryMethod) -> Vec<&'static str> {
     let client = method.acts_for_client().then(field_names::<ForClient>).unwrap_or_default();
     [directory::request_fields(method), client].concat()
 }
 
-/// The schema of a method's request, as [`fields_of`].
+/// Returns the schema of a method's request, with the same fields as [`fields_of`].
 fn schema_of(method: RegistryMethod, generator: &mut SchemaGenerator) -> Schema {
     let mut schema = directory::request_schema(method, generator);
     if method.acts_for_client()
@@ -59,8 +61,9 @@ fn schema_of(method: RegistryMethod, generator: &mut SchemaGenerator) -> Schema 
     schema
 }
 
-/// Each line: the type, the engine's method, the shape of its result, whether it may be repeated, the fields of the
-/// result, errors, an example of the request and of the result, and what it does.
+/// Makes the operations. Each entry has the type, the method of the engine, the shape of its result, whether it may be
+/// repeated, and the fields of the result. The errors, an example of the request and of the result, and the summary
+/// follow.
 macro_rules! registry_operations {
     ($($type:ident $method:ident $shape:ident $is_idempotent:literal $result:literal
         [$($error:ident)*] $example:literal $reply_example:literal $summary:literal;)*) => {
@@ -107,12 +110,12 @@ registry_operations! {
         "`name`, `client`, `node`, `meta`, `version`" [LIMIT_EXCEEDED NAME_TAKEN NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
-        "Gives a name to a client";
+        "Registers a name for a client";
     UnregisterOperation Unregister EmptyShape true
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         r#"{}"#
-        "Takes a name from a client";
+        "Removes a name from a client";
     UpdateMetaOperation UpdateMeta NameShape true
         "as `register`" [NOT_REGISTERED CHANGED]
         r#"{"scope": "devices", "name": "bike-7", "meta": {}, "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
@@ -122,9 +125,9 @@ registry_operations! {
         "as `register`" [NOT_REGISTERED]
         r#"{"scope": "devices", "name": "bike-7"}"#
         r#"{"name": "bike-7", "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}"#
-        "Tells which client has a name";
+        "Returns the client that has a name";
     NamesOperation Names NamesShape true
-        "`names`; `cursor`, or with `after` `last` (none: that was all)" []
+        "`names`; `cursor`, or `last` with `after` (absent: last page)" []
         r#"{"scope": "devices"}"#
         r#"{"names": [{"name": "a",
             "client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a", "version": "17640.0"}]}"#
@@ -138,14 +141,14 @@ registry_operations! {
         "" [LIMIT_EXCEEDED NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         r#"{}"#
-        "Puts a client into a group";
+        "Adds a client to a group";
     LeaveOperation Leave EmptyShape true
         "" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         r#"{}"#
-        "Takes a client out of a group";
+        "Removes a client from a group";
     MembersOperation Members MembersShape true
-        "`members`, `count` (exact), `sample` (there are more than `members_limit`); of a page `cursor`"
+        "`members`, `count` (exact), `sample` (there are more than `members_limit`); for a page `cursor`"
         []
         r#"{"scope": "devices", "group": "bikes"}"#
         r#"{"members": [{"client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a"}], "count": 1}"#
@@ -154,9 +157,9 @@ registry_operations! {
         "`client`, `node`, `meta`" [NOT_REGISTERED]
         r#"{"scope": "devices", "group": "bikes", "client": "5b23579a-9066-444b-bfc3-000100000000"}"#
         r#"{"client": "5b23579a-9066-444b-bfc3-000100000000", "node": "a"}"#
-        "Tells what a group knows of one member";
+        "Returns one member of a group";
     GroupsOperation Groups GroupsShape true
-        "`groups` with `count`, `cursor` (none: that was all)" []
+        "`groups` with `count`, `cursor` (absent: last page)" []
         r#"{"scope": "devices"}"#
         r#"{"groups": [{"group": "bikes", "count": 2}]}"#
         "Lists the groups of a scope";
@@ -164,7 +167,7 @@ registry_operations! {
         "`changes`, `offset`, `epoch`, `more`, or `list`" [NOT_AVAILABLE]
         r#"{"scope": "devices"}"#
         r#"{"offset": 0, "epoch": "4f1c0a7e", "changes": []}"#
-        "Reads what has changed in a scope since a position";
+        "Lists the changes in a scope since a position";
     CallOperation Call CallShape false
         "`data`, or the client's own `error`; of a group `replies`, `silent`"
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
@@ -176,11 +179,11 @@ registry_operations! {
         [NOT_REGISTERED CALL_TIMEOUT CALLEE_GONE TOO_MANY_CALLS]
         r#"{"scope": "devices", "group": "bikes", "data": {"where": true}}"#
         r#"{"replies": [{"client": "5b23579a-9066-444b-bfc3-000100000000", "data": {"at": "depot"}}], "silent": []}"#
-        "Is another name of `call`";
+        "Another name of `call`";
 }
 
-/// How long a call may wait for its answer, milliseconds: shorter than the HTTP request's own timeout, so that the
-/// caller gets the result in time.
+/// Returns how long a call may wait for its answer, in milliseconds. That is shorter than the timeout of the HTTP
+/// request, so that the caller gets the result in time.
 fn longest_call_ms(request_timeout: Duration) -> u64 {
     (request_timeout - (request_timeout / 2).min(Duration::from_secs(1))).as_millis() as u64
 }
@@ -188,7 +191,8 @@ fn longest_call_ms(request_timeout: Duration) -> u64 {
 /// Runs a method of the registry.
 ///
 /// # Errors
-/// Those of the operation; 4009 while the entries of other nodes have not arrived, when one of them may be the answer.
+/// The errors of the operation; 4009 while the entries of other nodes have not arrived and one of them may be the
+/// answer.
 pub(super) async fn run<S>(
     node: &Node,
     method: RegistryMethod,
@@ -211,7 +215,7 @@ pub(super) async fn run<S>(
     }
 }
 
-/// The field of a request that is of another type; None = no single one is.
+/// Returns the one field of a request that has the wrong type; None = no single field is at fault.
 fn misread(method: RegistryMethod, params: &str) -> Option<&'static str> {
     let members: BTreeMap<&str, &RawValue> = serde_json::from_str(params).unwrap_or_default();
     directory::request_fields(method).iter().copied().find(|name| {
@@ -241,7 +245,7 @@ async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Res
     };
     match response {
         Response::Directory(reply) => Ok(reply.json()),
-        // What has been read is refused for its size alone.
+        // Parameters that could be read are refused only for their size.
         Response::Refused(Error::BAD_REQUEST) => Err(OperationError { field: oversized, ..Error::BAD_REQUEST.into() }),
         Response::Refused(error) => Err(error.into()),
         _ => Err(Error::INTERNAL.into()),

@@ -1,4 +1,4 @@
-//! `reload`: this node, or every node, reads its configuration again.
+//! The operation `reload`: this node, or every node, reads its configuration again.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use crate::api::params::nullable_fields;
 use crate::node::Node;
 use crate::runtime::reload::{ReloadRefusal, Reloaded};
 
-/// Has the node that is asked read its configuration again.
+/// A request without fields.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct ReloadRequest {}
 
-/// What has changed.
+/// The configuration after a reload.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ReloadReply {
-    /// The number of the configuration that the node works with: 1 is that of the start.
+    /// The number of the configuration that the node now uses; 1 = the one of the start.
     generation: u64,
-    /// The keys whose values have changed; empty = none has.
+    /// The keys whose values changed; empty = none.
     changed: Vec<String>,
 }
 
-/// `reload`.
+/// The operation `reload`.
 pub(crate) struct ReloadOperation;
 
 impl Operation for ReloadOperation {
     const NAME: &'static str = "reload";
     const SUMMARY: &'static str =
-        "Has the node that is asked read its configuration again; every event loop works with it when the answer comes";
+        "Makes the asked node read its configuration again; when the answer comes, every event loop uses it";
     const RESULT: &'static str = "`generation`, `changed`";
     const EXAMPLE: &'static str = "{}";
     const REPLY_EXAMPLE: &'static str = r#"{"generation": 2, "changed": ["client.allowed_origins"]}"#;
@@ -49,7 +49,7 @@ impl Operation for ReloadOperation {
     async fn run(node: &Node, _: ReloadRequest) -> Result<ReloadReply, OperationError> {
         let (reply, outcome) = oneshot::channel();
         let reload = Arc::clone(node.reload.get().ok_or(Error::NOT_AVAILABLE)?);
-        // It reads files and fetches keys, so it must not run on the thread of a shard.
+        // A reload reads files and fetches keys, so it must not run on the thread of a shard.
         let work = move || drop(reply.send(reload()));
         std::thread::Builder::new().name("reload".into()).spawn(work).map_err(|_| Error::INTERNAL)?;
         match outcome.await.unwrap_or(Err(ReloadRefusal::Stopping)) {

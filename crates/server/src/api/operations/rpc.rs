@@ -1,4 +1,4 @@
-//! `rpc`: applications define its methods, and this server has none yet.
+//! The operation `rpc`. Applications define its methods, and this server has none yet.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,18 +10,18 @@ use crate::api::operation::{Operation, OperationError};
 use crate::api::params::{nullable, nullable_fields};
 use crate::node::Node;
 
-/// Calls a method of the application.
+/// A request to call a method of the application.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["method"]), transform = nullable_fields)]
 pub(crate) struct RpcRequest {
-    /// The method.
+    /// The name of the method.
     #[serde(deserialize_with = "nullable")]
     method: String,
 }
 
-/// `rpc`.
+/// The operation `rpc`.
 pub(crate) struct RpcOperation;
 
 impl Operation for RpcOperation {

@@ -1,4 +1,4 @@
-//! `send`: a message to a name, to a group, or to connections.
+//! The operation `send`: a message to a name, to a group, or to connections.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::node::Node;
 use crate::runtime::mailbox::ConnectionAction;
 use crate::runtime::pacer::PACE_MAX;
 
-/// What a backend says to send a message to connections.
+/// The fields of a message to connections.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -30,16 +30,16 @@ use crate::runtime::pacer::PACE_MAX;
 struct ToConnections {
     /// The user whose connections get the message; empty = the anonymous user.
     user: Option<String>,
-    /// Several users, 1,000 at most, in place of `user`.
+    /// Several users instead of `user`, 1,000 at most.
     #[schemars(extend("items" = {"type": "string"}, "minItems" = 1, "maxItems" = USERS_MAX))]
     users: Option<Vec<String>>,
-    /// Only this connection, by its client id; empty = none is named.
+    /// Only the connection with this client id; empty = not limited to a client.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// Only this connection, by its session; empty = none is named.
+    /// Only the connection with this session; empty = not limited to a session.
     #[serde(deserialize_with = "nullable")]
     session: String,
-    /// Connections a second on each node; absent = at once. With it the answer comes before the work is done.
+    /// Connections per second on each node; absent = all at once. With a rate, the reply comes before the work is done.
     #[schemars(range(min = 1, max = PACE_MAX))]
     rate: Option<u32>,
 }
@@ -56,7 +56,7 @@ impl ToConnections {
     }
 }
 
-/// What a message to connections cannot have beside them.
+/// The fields that a message to connections must not have.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ToName<'a> {
@@ -68,11 +68,11 @@ struct ToName<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Reads what is for connections; None = the message is for a name or a group.
+/// Reads the fields that select connections; None = the message is for a name or a group.
 ///
 /// # Errors
-/// 107 with the field that is of another type, with `rate` where nothing says for which connections it is, or with
-/// `user` where nothing says for whom it is.
+/// 107 with the field of the wrong type; with `rate` if no field selects connections; with `user` if no field selects a
+/// receiver.
 fn to_connections(params: &str) -> Result<Option<ToConnections>, OperationError> {
     let read: Result<ToConnections, _> = object(params.as_bytes());
     match read {
@@ -92,28 +92,28 @@ fn to_connections(params: &str) -> Result<Option<ToConnections>, OperationError>
     }
 }
 
-/// Whether nothing names a name or a group either.
+/// Whether the request names neither a name nor a group.
 fn is_for_nobody(params: &str) -> bool {
     object::<ToName<'_>>(params.as_bytes())
         .is_ok_and(|to| to.scope.is_empty() && to.name.is_empty() && to.group.is_empty())
 }
 
-/// What became of a message.
+/// The result of a message.
 pub(crate) enum SendReply {
-    /// To a name or a group.
+    /// The message was for a name or a group.
     Registry(WrittenJson<SentShape>),
-    /// To connections.
+    /// The message was for connections.
     Connections(SentToConnections),
 }
 
-/// What became of a message to connections.
+/// The result of a message to connections.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SentToConnections {
-    /// To how many connections, on all nodes that have answered; with a rate how many will get it.
+    /// The number of connections on all nodes that answered. With a rate, these connections will get the message.
     sent: u64,
-    /// To how many connections of each node that has answered.
+    /// The number of connections on each node that answered, by the name of the node.
     nodes: BTreeMap<String, u64>,
-    /// Nodes that have not answered in time, have refused, or are of an earlier version.
+    /// The nodes that did not answer in time, refused, or are of an earlier version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
 }
@@ -137,14 +137,14 @@ impl JsonSchema for SendReply {
     }
 }
 
-/// `send`.
+/// The operation `send`.
 pub(crate) struct SendOperation;
 
 impl Operation for SendOperation {
     const NAME: &'static str = RegistryMethod::Send.name();
     const SUMMARY: &'static str = "Sends a message to a name, a group, or the connections of users";
-    const RESULT: &'static str = "`sent` (to how many); with `store_for`: `id`, `expires_at` (Unix milliseconds); to \
-        connections also `nodes`, `missing_nodes`";
+    const RESULT: &'static str = "`sent` (number of receivers); with `store_for`: `id`, `expires_at` (Unix \
+        milliseconds); to connections also `nodes`, `missing_nodes`";
     const EXAMPLE: &'static str = r#"{"scope": "devices", "name": "bike-7", "data": {"unlock": true}}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"sent": 1}"#;
     const ERRORS: &'static [Error] = &[

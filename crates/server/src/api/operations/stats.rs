@@ -1,4 +1,4 @@
-//! `stats_audience`, `stats_top`, `stats_events`: statistics of the past. Times are Unix seconds.
+//! The operations `stats_audience`, `stats_top` and `stats_events`: statistics of the past. Times are Unix seconds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,29 +15,29 @@ use crate::auth::NamedChannels;
 use crate::backend::store::refused;
 use crate::node::Node;
 
-/// The range when the request gives none, seconds.
+/// The length of the range if the request gives none, in seconds.
 const DEFAULT_RANGE_S: u64 = 3_600;
-/// The longest range, seconds: a year.
+/// The longest range, in seconds: one year.
 const RANGE_MAX: u64 = 366 * 86_400;
-/// The default step, and the unit of an audience's steps, seconds.
+/// The default step, and the unit of an audience's steps, in seconds.
 const STEP_S: u64 = 60;
-/// The longest step, seconds: as long as the longest range.
+/// The longest step, in seconds: as long as the longest range.
 const STEP_MAX: u64 = 366 * 86_400;
-/// Points of one answer, at most.
+/// The most points in one answer.
 const POINTS_MAX: u64 = 10_000;
-// The range and the step by default make an answer that is allowed.
+// The default range and step result in an allowed number of points.
 const _: () = assert!(DEFAULT_RANGE_S <= RANGE_MAX && DEFAULT_RANGE_S / STEP_S <= POINTS_MAX);
-/// Lines of a ranking: the default, and the maximum.
+/// The number of lines of a ranking: the default, and the maximum.
 const TOP_DEFAULT: usize = 10;
 const TOP_MAX: usize = 1_000;
-// A ranking by default is one that is allowed.
+// The default number of lines is allowed.
 const _: () = assert!(TOP_DEFAULT <= TOP_MAX);
 
-/// What the three operations may answer with: 108 without statistics, 111 with too many queries, 4010.
+/// The errors of the three operations: 108 without statistics, 111 with too many queries, 4010.
 const STATS_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS, Error::STORE_UNAVAILABLE];
 
-/// The range of a request, Unix seconds; 0 stands for the default. The end is exclusive, and the current second is part
-/// of the default range.
+/// Returns the range of a request in Unix seconds; 0 stands for the default. The end is exclusive, and the default
+/// range includes the current second.
 ///
 /// # Errors
 /// 107 when the range is empty or too long.
@@ -48,32 +48,32 @@ fn range_of(node: &Node, from: u64, to: u64) -> Result<Range, OperationError> {
     is_sane.then_some(Range { from_s, to_s }).ok_or(OperationError::bad("from"))
 }
 
-/// The step of a request, seconds; 0 stands for the default. `unit`: the step is a multiple of it.
+/// Returns the step of a request in seconds; 0 stands for the default. `unit`: the step must be a multiple of it.
 ///
 /// # Errors
-/// 107 when it is not, is longer than [`STEP_MAX`], or makes too many points.
+/// 107 when the step is not a multiple, is longer than [`STEP_MAX`], or makes too many points.
 fn step_of(step: u64, range: Range, unit: u64) -> Result<u64, OperationError> {
     let step = if step == 0 { STEP_S } else { step };
     let fits = step <= STEP_MAX && step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
     fits.then_some(step).ok_or(OperationError::bad("step"))
 }
 
-/// Asks for the audience of a channel.
+/// A request for the audience of a channel.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct AudienceRequest {
-    /// The channel.
+    /// The channel whose audience is read.
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    /// Where the range begins, Unix seconds; 0 = an hour before its end.
+    /// The beginning of the range, in Unix seconds; 0 = one hour before its end.
     #[serde(deserialize_with = "nullable")]
     from: u64,
-    /// Where the range ends, Unix seconds, exclusive; 0 = now. It is at most 366 days long.
+    /// The end of the range, in Unix seconds, exclusive; 0 = now. The range is at most 366 days long.
     #[serde(deserialize_with = "nullable")]
     to: u64,
-    /// Seconds of a point, a multiple of 60; 0 = 60.
+    /// The length of a step in seconds, a multiple of 60; 0 = 60.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(max = STEP_MAX))]
     step: u64,
@@ -82,33 +82,33 @@ pub(crate) struct AudienceRequest {
 /// The audience of a channel by time.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AudienceReply {
-    /// The steps.
+    /// The audience of each step.
     points: Vec<AudiencePoint>,
-    /// The most connections at one time.
+    /// The greatest number of connections at one time in the range.
     peak: u64,
-    /// Different users, about.
+    /// The approximate number of users; a user with several connections counts once.
     users: u64,
 }
 
 /// The audience in one step.
 #[derive(Serialize, JsonSchema)]
 struct AudiencePoint {
-    /// When the step begins, Unix seconds.
+    /// The beginning of the step, in Unix seconds.
     time: u64,
-    /// Connections at the end of the step.
+    /// The connections at the end of the step.
     current: u64,
-    /// The most connections at one time.
+    /// The greatest number of connections at one time.
     peak: u64,
-    /// Different users, about.
+    /// The approximate number of users; a user with several connections counts once.
     users: u64,
 }
 
-/// `stats_audience`.
+/// The operation `stats_audience`.
 pub(crate) struct StatsAudienceOperation;
 
 impl Operation for StatsAudienceOperation {
     const NAME: &'static str = "stats_audience";
-    const SUMMARY: &'static str = "Tells the audience of a channel by time, in steps of minutes";
+    const SUMMARY: &'static str = "Returns the audience of a channel by time, in steps of minutes";
     const RESULT: &'static str = "`points`: `time`, `current`, `peak`, `users`; `peak`, `users`";
     const EXAMPLE: &'static str = r#"{"channel": "match:42", "from": 1764010800, "to": 1764018000}"#;
     const REPLY_EXAMPLE: &'static str =
@@ -142,7 +142,7 @@ impl Operation for StatsAudienceOperation {
     }
 }
 
-/// Asks for a ranking.
+/// A request for a ranking.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -152,33 +152,39 @@ pub(crate) struct TopRequest {
     #[serde(deserialize_with = "nullable")]
     #[schemars(extend("enum" = ["", "channels", "namespaces", "events", "transports", "agents", "codes"]))]
     of: String,
-    /// Where the range begins, Unix seconds; 0 = an hour before its end.
+    /// The beginning of the range, in Unix seconds; 0 = one hour before its end.
     #[serde(deserialize_with = "nullable")]
     from: u64,
-    /// Where the range ends, Unix seconds, exclusive; 0 = now. It is at most 366 days long.
+    /// The end of the range, in Unix seconds, exclusive; 0 = now. The range is at most 366 days long.
     #[serde(deserialize_with = "nullable")]
     to: u64,
-    /// Lines of the ranking, 1,000 at most; 0 = 10.
+    /// The greatest number of lines in the ranking, up to 1,000; 0 = 10.
     #[serde(deserialize_with = "nullable")]
     limit: usize,
 }
 
-/// A ranking.
+/// A ranking by one figure.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TopReply {
-    /// The lines, the most first.
+    /// The lines, the highest figure first.
     top: Vec<TopLine>,
 }
 
-/// A line of a ranking; the fields depend on what is ranked.
+/// One line of a ranking; its fields depend on what is ranked.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum TopLine {
+    /// A channel: its greatest audience, and the sum of its audiences at the end of each minute.
     Channel { channel: String, peak: u64, minutes: u64 },
+    /// A namespace: its deliveries and publications.
     Namespace { namespace: String, deliveries: u64, publications: u64 },
+    /// An event: how many there were, and of how many users.
     Event { event: String, count: u64, users: u64 },
+    /// A transport: its connections, and how long they lasted on average, in milliseconds.
     Transport { transport: String, connections: u64, average_ms: u64 },
+    /// A kind of program: its connections, and how long they lasted on average, in milliseconds.
     Agent { agent: String, connections: u64, average_ms: u64 },
+    /// A reason for the end of connections: their number, and how long they lasted on average, in milliseconds.
     Code { code: String, connections: u64, average_ms: u64 },
 }
 
@@ -195,13 +201,13 @@ impl TopLine {
     }
 }
 
-/// `stats_top`.
+/// The operation `stats_top`.
 pub(crate) struct StatsTopOperation;
 
 impl Operation for StatsTopOperation {
     const NAME: &'static str = "stats_top";
     const SUMMARY: &'static str =
-        "Ranks `of`: `channels`, `namespaces`, `events`, `transports`, `agents` or `codes`, the most first";
+        "Ranks what `of` names: `channels`, `namespaces`, `events`, `transports`, `agents` or `codes`; highest first";
     const RESULT: &'static str = "`top`, each with the name and two figures";
     const EXAMPLE: &'static str = r#"{"of": "channels", "limit": 10}"#;
     const REPLY_EXAMPLE: &'static str = r#"{"top": [{"channel": "match:42", "peak": 3, "minutes": 120}]}"#;
@@ -231,58 +237,58 @@ impl Operation for StatsTopOperation {
     }
 }
 
-/// Asks for the events that clients have reported.
+/// A request for the events that clients have reported.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct EventsRequest {
-    /// The name of the events; empty = all.
+    /// The name of the events; empty = all events.
     #[serde(deserialize_with = "nullable")]
     event: String,
-    /// A property that the events are counted by; empty = none.
+    /// The property by which the events are counted; empty = none.
     #[serde(deserialize_with = "nullable")]
     by: String,
-    /// Where the range begins, Unix seconds; 0 = an hour before its end.
+    /// The beginning of the range, in Unix seconds; 0 = one hour before its end.
     #[serde(deserialize_with = "nullable")]
     from: u64,
-    /// Where the range ends, Unix seconds, exclusive; 0 = now. It is at most 366 days long.
+    /// The end of the range, in Unix seconds, exclusive; 0 = now. The range is at most 366 days long.
     #[serde(deserialize_with = "nullable")]
     to: u64,
-    /// Seconds of a point; 0 = 60.
+    /// The length of a step in seconds; 0 = 60.
     #[serde(deserialize_with = "nullable")]
     #[schemars(range(max = STEP_MAX))]
     step: u64,
 }
 
-/// Events by time.
+/// The number of events by time.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct EventsReply {
-    /// The counts.
+    /// The counts, one for each step, event and value.
     points: Vec<EventPoint>,
 }
 
-/// How many events of one kind there were in one step.
+/// The number of events of one kind in one step.
 #[derive(Serialize, JsonSchema)]
 struct EventPoint {
-    /// When the step begins, Unix seconds.
+    /// The beginning of the step, in Unix seconds.
     time: u64,
-    /// The name of the events.
+    /// The name of the events; absent = it is empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     event: String,
-    /// None = no property was asked for; `Some(None)` = these events don't have it.
+    /// The value of the property. Absent = the request names no property; `null` = these events do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Option<Box<RawValue>>>,
-    /// How many there were.
+    /// The number of events.
     count: u64,
 }
 
-/// `stats_events`.
+/// The operation `stats_events`.
 pub(crate) struct StatsEventsOperation;
 
 impl Operation for StatsEventsOperation {
     const NAME: &'static str = "stats_events";
-    const SUMMARY: &'static str = "Counts the events that clients have reported, by time and by a property";
+    const SUMMARY: &'static str = "Counts the events that clients reported, by time and by a property";
     const RESULT: &'static str = "`points`: `time`, `event`, `value`, `count`";
     const EXAMPLE: &'static str = r#"{"event": "goal_seen", "by": "team"}"#;
     const REPLY_EXAMPLE: &'static str =

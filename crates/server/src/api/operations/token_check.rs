@@ -1,4 +1,4 @@
-//! `token_check`: why a token is taken, or is not. The token is neither logged nor kept.
+//! The operation `token_check`: says why a token is accepted or refused. The node neither logs nor keeps the token.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::api::params::{nullable, nullable_fields};
 use crate::auth::{TokenVerifier, shown_seconds, token_parts};
 use crate::node::Node;
 
-/// Bytes of a token that is looked at.
+/// The longest token that is checked, in bytes.
 const TOKEN_SIZE_MAX: usize = 16 * 1_024;
-/// Characters of a user or a channel that a sentence shows.
+/// The most characters of a user or a channel that a sentence shows.
 const NAME_SHOWN: usize = 100;
 /// The last second that is shown as a time: the end of the year 9999.
 const LAST_S: f64 = 253_402_300_799.0;
 
-/// Asks about a token.
+/// A request to check a token.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
@@ -36,42 +36,42 @@ pub(crate) struct TokenCheckRequest {
     token: String,
 }
 
-/// What a node says of a token.
+/// The result of a check.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TokenCheckReply {
-    /// The token is taken now, as a connection token or as a subscription token.
+    /// Whether the node accepts the token now, as a connection token or as a subscription token.
     valid: bool,
-    /// Why it is taken, or is not, in one sentence.
+    /// Why the token is accepted or refused, in one sentence.
     words: String,
-    /// The header; empty = it cannot be read.
+    /// The header of the token; empty = it cannot be read.
     header: BTreeMap<String, Value>,
-    /// The claims, by their names; empty = they cannot be read. Of a token that is not valid anybody may have written
-    /// them.
+    /// The claims, sorted by name; empty = they cannot be read. If the token is not valid, anybody may have written its
+    /// claims.
     claims: Vec<ClaimReply>,
 }
 
-/// A claim of a token.
+/// One claim of a token.
 #[derive(Serialize, JsonSchema)]
 struct ClaimReply {
-    /// Its name.
+    /// The name of the claim.
     claim: String,
-    /// Its value, as JSON.
+    /// The value of the claim, as JSON.
     value: String,
-    /// What it does here, with times in UTC.
+    /// What the claim does on this node, with times in UTC.
     words: String,
 }
 
-/// `token_check`.
+/// The operation `token_check`.
 pub(crate) struct TokenCheckOperation;
 
 impl Operation for TokenCheckOperation {
     const NAME: &'static str = "token_check";
-    const SUMMARY: &'static str = "Tells whether a connection token or a subscription token would be taken now by the \
-                                   asked node, why not, and what its claims do; a bad token is no error";
+    const SUMMARY: &'static str = "Checks whether the asked node accepts a token now, and says why and what its claims \
+                                   do; a bad token is not an error";
     const RESULT: &'static str = "`valid`, `words`, `header`, `claims`, each with `claim`, `value` (JSON) and `words`";
     const EXAMPLE: &'static str = r#"{"token": "eyJhbGciOiJub25lIn0.eyJzdWIiOiI0MiJ9."}"#;
     const REPLY_EXAMPLE: &'static str = r#"{
-        "valid": true, "words": "It is taken as a connection token of the user \"42\".",
+        "valid": true, "words": "It is accepted as a connection token of the user \"42\".",
         "header": {"alg": "HS256", "typ": "JWT"},
         "claims": [{"claim": "sub", "value": "\"42\"", "words": "the user; empty = anonymous"}]
     }"#;
@@ -94,7 +94,7 @@ impl Operation for TokenCheckOperation {
             let shown = ShownToken { jti: taken.jti.as_deref(), iat_s: taken.iat_s };
             let bans = &generation.session.bans;
             match bans.judge(&taken.user, bans.mark(shown, now_s), now_s) {
-                Some(reason) => Err(format!("It is not taken: {}.", ban_words(reason))),
+                Some(reason) => Err(format!("It is refused: {}.", ban_words(reason))),
                 None => Ok(taken.words()),
             }
         });
@@ -112,10 +112,10 @@ impl Operation for TokenCheckOperation {
     }
 }
 
-/// A token that the verifier takes.
+/// A token that the verifier accepts.
 struct AcceptedToken {
     user: String,
-    /// The channel of a subscription token; empty = it is a connection token.
+    /// The channel of a subscription token; empty = the token is a connection token.
     channel: String,
     jti: Option<String>,
     iat_s: Option<u64>,
@@ -128,18 +128,18 @@ impl AcceptedToken {
             user => format!("the user {}", quoted(user)),
         };
         match &*self.channel {
-            "" => format!("It is taken as a connection token of {of_user}."),
+            "" => format!("It is accepted as a connection token of {of_user}."),
             channel => {
-                format!("It is taken as a subscription token of {of_user} for the channel {}.", quoted(channel))
+                format!("It is accepted as a subscription token of {of_user} for the channel {}.", quoted(channel))
             }
         }
     }
 }
 
-/// A token as the node takes it: with a channel as a subscription token, else as a connection token.
+/// Verifies a token as the node does: a token with a channel as a subscription token, others as connection tokens.
 ///
 /// # Errors
-/// A sentence that says why it is not taken.
+/// A sentence that says why the token is refused.
 fn judged(
     verifier: &TokenVerifier,
     token: &str,
@@ -162,13 +162,13 @@ fn judged(
         }),
     };
     taken.map_err(|error| {
-        // The report names the step with what it has found; what it cannot say, the error does.
+        // The report names the failed step with what it found. The error fills in what the report does not say.
         let failed = verifier.report(token, is_subscription, now_s).steps.into_iter();
         let found = failed.into_iter().find(|step| step.passed == Some(false)).map(|step| step.text);
         match error {
-            TokenError::Unavailable(cause) => format!("It cannot be judged now: {cause}."),
-            TokenError::Expired => format!("It is not taken: {}.", found.unwrap_or_else(|| "it has expired".into())),
-            TokenError::Invalid(cause) => format!("It is not taken: {}.", found.unwrap_or_else(|| cause.into())),
+            TokenError::Unavailable(cause) => format!("It cannot be verified now: {cause}."),
+            TokenError::Expired => format!("It is refused: {}.", found.unwrap_or_else(|| "it has expired".into())),
+            TokenError::Invalid(cause) => format!("It is refused: {}.", found.unwrap_or_else(|| cause.into())),
         }
     })
 }
@@ -177,11 +177,11 @@ fn ban_words(reason: BanReason) -> &'static str {
     match reason {
         BanReason::Blocked => "its user is blocked (`block_user`)",
         BanReason::Revoked => "it is revoked (`revoke_token`)",
-        BanReason::Invalidated => "tokens of its user that are as old are not taken (`invalidate_user_tokens`)",
+        BanReason::Invalidated => "tokens of its user that are as old are refused (`invalidate_user_tokens`)",
     }
 }
 
-/// A text of a token in quotes, and not for ever.
+/// Returns a text of a token in quotes, shortened if it is long.
 fn quoted(text: &str) -> String {
     match text.char_indices().nth(NAME_SHOWN) {
         Some((end, _)) => format!("{}…", Value::from(&text[..end])),
@@ -189,24 +189,24 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// What a claim does, in words.
+/// Says in words what a claim does.
 fn words_of(claim: &str, value: &Value, now_s: u64) -> String {
     let meaning = match claim {
-        "exp" => "the token is not taken from then on",
-        "nbf" => "the token is not taken before",
-        "iat" => "when it was issued: `invalidate_user_tokens` goes by it",
+        "exp" => "the token is refused from then on",
+        "nbf" => "the token is refused before",
+        "iat" => "when it was issued; `invalidate_user_tokens` compares this time",
         "expire_at" => "when the connection or the subscription ends, if not at `exp`; 0 = it does not end",
         "sub" => "the user; empty = anonymous",
         "jti" => "the id by which `revoke_token` revokes it",
-        "iss" => "who has issued it: compared with the configured issuer",
-        "aud" => "whom it is for: compared with the configured audience",
+        "iss" => "the issuer; compared with the configured issuer",
+        "aud" => "the audience; compared with the configured audience",
         "channel" => "the channel of a subscription token",
         "client" => "the only connection that may subscribe with it",
         "info" | "b64info" => "what other clients see of the connection or the subscription",
         "channels" => "channels that the connection is subscribed to",
         "subs" => "channels that the connection is subscribed to, with options",
         "override" => "options of the subscription other than those of its namespace",
-        "meta" => "what hooks are told of the connection; clients do not see it",
+        "meta" => "data about the connection for hooks; clients do not see it",
         "labels" => "labels of the connection, for hooks",
         "caps" => "what the client may do in channels besides what their namespaces allow",
         "allow" => "what the client may do in the channel besides what its namespace allows",
@@ -222,7 +222,7 @@ fn words_of(claim: &str, value: &Value, now_s: u64) -> String {
     }
 }
 
-/// A time in UTC, and how far it is from now.
+/// Returns a time in UTC, and its distance from now.
 fn time_words(seconds: f64, now_s: u64) -> String {
     let apart = seconds - now_s as f64;
     let distance = match apart < 0.0 {
@@ -230,9 +230,9 @@ fn time_words(seconds: f64, now_s: u64) -> String {
         false => format!("in {}", shown_seconds(apart)),
     };
     if !(0.0..=LAST_S).contains(&seconds) {
-        return format!("no time that is meant ({distance}; milliseconds in place of seconds?)");
+        return format!("not a plausible time ({distance}; milliseconds instead of seconds?)");
     }
-    // The cast is of a number in the range.
+    // The cast is safe: the number is in range.
     let time = rfc3339(seconds as u64 * 1_000);
     format!("{} UTC ({distance})", time.split('.').next().unwrap_or_default().replace('T', " "))
 }
@@ -245,19 +245,19 @@ mod tests {
     fn times_are_in_words() {
         let now_s = 1_795_359_600;
         for (claim, value, expected) in [
-            ("exp", Value::from(now_s + 60), "2026-11-22 15:01:00 UTC (in 60 s): the token is not taken from then on"),
-            ("nbf", Value::from(now_s - 1), "2026-11-22 14:59:59 UTC (1 s ago): the token is not taken before"),
+            ("exp", Value::from(now_s + 60), "2026-11-22 15:01:00 UTC (in 60 s): the token is refused from then on"),
+            ("nbf", Value::from(now_s - 1), "2026-11-22 14:59:59 UTC (1 s ago): the token is refused before"),
             (
                 "exp",
                 Value::from(now_s as f64 + 0.5),
-                "2026-11-22 15:00:00 UTC (in 0 s): the token is not taken from then on",
+                "2026-11-22 15:00:00 UTC (in 0 s): the token is refused from then on",
             ),
             (
                 "expire_at",
                 Value::from(0),
                 "when the connection or the subscription ends, if not at `exp`; 0 = it does not end",
             ),
-            ("exp", Value::from("x"), "the token is not taken from then on"),
+            ("exp", Value::from("x"), "the token is refused from then on"),
         ] {
             assert_eq!(words_of(claim, &value, now_s), expected);
         }

@@ -1,4 +1,4 @@
-//! `trace`.
+//! The operation `trace`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,47 +12,47 @@ use crate::auth::NamedChannels;
 use crate::node::Node;
 use crate::runtime::frame_trace::{TRACE_SECONDS_MAX, TraceQuestion, TraceRefusal, TraceTarget, TracedFrame};
 
-/// The longest id of a trace, bytes.
+/// The longest id of a trace, in bytes.
 const TRACE_ID_MAX: usize = 64;
-/// Seconds of a trace that does not say how long it is.
+/// The duration of a trace if the request gives none, in seconds.
 const USUAL_SECONDS: u64 = 10;
 
-/// Asks for what a trace has seen.
+/// A request to begin a trace, or to read what it has seen.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(transform = nullable_fields)]
 pub(crate) struct TraceRequest {
-    /// The name of the trace, 1 to 64 bytes, which the caller chooses: who knows it shares the trace. The first
-    /// question begins it; the next ones, within 5 s, have what it has seen meanwhile.
+    /// The name of the trace, 1 to 64 bytes, chosen by the caller. All callers that know the name share the trace. The
+    /// first request begins the trace. Each later one, sent within 5 s, returns what the trace has seen since the last.
     #[serde(deserialize_with = "nullable")]
     id: String,
-    /// The frames of this connection.
+    /// Trace the frames of the connection with this client id.
     #[serde(deserialize_with = "nullable")]
     client: String,
-    /// The frames of the connections of this user.
+    /// Trace the frames of the connections of this user.
     #[serde(deserialize_with = "nullable")]
     user: String,
-    /// The publications into this channel.
+    /// Trace the publications into this channel.
     #[serde(deserialize_with = "nullable")]
     channel: String,
-    /// How long it lasts, 1 to 60 seconds. 0: 10.
+    /// The duration of the trace, 1 to 60 seconds; 0 = 10.
     #[serde(deserialize_with = "nullable")]
     seconds: u64,
-    /// Payloads are shown. For a client or a user `admin.trace_payloads` must be on.
+    /// `true`: show payloads. For a client or a user, `admin.trace_payloads` must be on.
     #[serde(deserialize_with = "nullable")]
     payloads: bool,
-    /// The trace ends with this question, which has what it has seen last.
+    /// `true`: this request ends the trace and returns the frames since the last request.
     #[serde(deserialize_with = "nullable")]
     end: bool,
 }
 
 impl TraceRequest {
-    /// What is traced.
+    /// Returns what is traced.
     fn target(&self, node: &Node) -> Result<TraceTarget, OperationError> {
         let bad = |detail: &str| OperationError::about(Error::BAD_REQUEST, "client", detail);
         match (self.client.as_str(), self.user.as_str(), self.channel.as_str()) {
-            ("", "", "") => Err(bad("one of client, user and channel is needed")),
+            ("", "", "") => Err(bad("client, user or channel is required")),
             (client, "", "") => {
                 client_from_text(client).map(TraceTarget::Client).ok_or_else(|| bad("it is not a client id"))
             }
@@ -61,33 +61,33 @@ impl TraceRequest {
                 channel_options(&node.generation(), "channel", channel)?;
                 Ok(TraceTarget::Channel(channel.into()))
             }
-            _ => Err(bad("only one of client, user and channel can be traced")),
+            _ => Err(bad("only one of client, user and channel is allowed")),
         }
     }
 }
 
-/// What a trace has seen since the last question.
+/// What a trace has seen since the last request.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TraceReply {
-    /// The frames, in the order of their times.
+    /// The frames, sorted by time.
     frames: Vec<TracedFrame>,
-    /// Frames that were not kept, because more than 1,000 or 256 KiB waited on a node.
+    /// The number of frames that were dropped because more than 1,000 frames or 256 KiB waited on a node.
     left_out: u64,
-    /// The trace is over. That is told once: the next question with the id begins another trace.
+    /// `true`: the trace has ended. Only one answer says so; the next request with the same id begins another trace.
     ended: bool,
     /// The ids of nodes that did not answer in time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
 }
 
-/// `trace`.
+/// The operation `trace`.
 pub(crate) struct TraceOperation;
 
 impl Operation for TraceOperation {
     const NAME: &'static str = "trace";
-    const SUMMARY: &'static str = "Traces a client, a user or a channel for a while: tells what went in and out since \
-                                   the last question";
-    const RESULT: &'static str = "`frames`, each with `at_ms`, `node`, `kind`, `size`, where there is one `client`, \
+    const SUMMARY: &'static str = "Traces a client, a user or a channel for a while: returns the frames since the \
+                                   last request";
+    const RESULT: &'static str = "`frames`, each with `at_ms`, `node`, `kind`, `size`, and if known `client`, \
                                   `user`, `direction` (`in` or `out`), `channel`, `offset`, `payload`, `binary`, \
                                   `error`; `left_out`, `ended`, `missing_nodes`";
     const EXAMPLE: &'static str = r#"{"id": "t1", "channel": "news", "seconds": 30, "payloads": true}"#;
@@ -106,7 +106,7 @@ impl Operation for TraceOperation {
     type Reply = TraceReply;
 
     fn channels<'r>(request: &'r TraceRequest) -> NamedChannels<'r> {
-        // Without a channel it is about all of them: no key that is limited to some may ask.
+        // Without a channel the trace is about all channels. A key that is limited to some channels may not begin it.
         NamedChannels::One(&request.channel)
     }
 
@@ -123,15 +123,17 @@ impl Operation for TraceOperation {
         }
         let seconds = if request.seconds == 0 { USUAL_SECONDS } else { request.seconds };
         if seconds > TRACE_SECONDS_MAX {
-            return Err(OperationError::about(Error::BAD_REQUEST, "seconds", "60 at most"));
+            return Err(OperationError::about(Error::BAD_REQUEST, "seconds", "at most 60 seconds are allowed"));
         }
         let question =
             TraceQuestion { id: &request.id, target, seconds, has_payloads: request.payloads, is_last: request.end };
         let seen = node.frame_traces.ask(question, node.clock.now_ms()).map_err(|refusal| match refusal {
             TraceRefusal::TooMany => OperationError::about(Error::LIMIT_EXCEEDED, "id", "16 traces are under way"),
-            TraceRefusal::OtherTarget => {
-                OperationError::about(Error::BAD_REQUEST, "id", "it traces something else, or shows payloads otherwise")
-            }
+            TraceRefusal::OtherTarget => OperationError::about(
+                Error::BAD_REQUEST,
+                "id",
+                "this trace has another target or another setting of payloads",
+            ),
         })?;
         let mut frames = seen.frames;
         frames.iter_mut().for_each(|frame| frame.node.clone_from(&generation.settings.node.name));

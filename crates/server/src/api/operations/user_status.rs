@@ -1,4 +1,4 @@
-//! `get_user_status`: which users are online.
+//! The operation `get_user_status`: which users are online.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ use crate::api::params::{nullable, nullable_fields};
 use crate::backend::seen;
 use crate::node::Node;
 
-/// Asks which users are online.
+/// A request for the status of users.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default)]
 #[serde(expecting = "an object")]
 #[schemars(extend("required" = ["users"]), transform = nullable_fields)]
 pub(crate) struct GetUserStatusRequest {
-    /// The users.
+    /// The users whose status is read.
     #[serde(deserialize_with = "nullable")]
     #[schemars(length(min = 1, max = USERS_MAX))]
     users: Vec<Box<str>>,
@@ -27,30 +27,30 @@ pub(crate) struct GetUserStatusRequest {
 /// The status of each user.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct GetUserStatusReply {
-    /// In the order of the request.
+    /// The status of each user, in the order of the request.
     statuses: Vec<UserStatus>,
-    /// The ids of nodes that did not answer in time: who is connected to them alone is told as not online.
+    /// The ids of nodes that did not answer in time. Users that are connected only to these nodes are shown as offline.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_nodes: Vec<Box<str>>,
-    /// Who is told as not online may be: nodes are missing, or the asked node is cut off from the others.
+    /// `true`: users shown as offline may be online. Nodes are missing, or the asked node is cut off from the others.
     #[serde(skip_serializing_if = "is_false")]
     is_partial: bool,
-    /// The primary database did not answer: an absent `online` does not say that the time is unknown.
+    /// `true`: the primary database did not answer, so an absent `online` does not mean that no time is kept.
     #[serde(skip_serializing_if = "is_false")]
     last_seen_missing: bool,
 }
 
-/// Whether a field is left out.
+/// Whether a field is left out of the JSON.
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The status of a user.
+/// The status of one user.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct UserStatus {
-    /// The user.
+    /// The user that the status is of.
     user: Box<str>,
-    /// Unix seconds: the time of the answer while the user is online, else when it was last, if that is kept; absent =
+    /// Unix seconds: the time of the answer for a user who is online. Otherwise the last time, if it is kept; absent =
     /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -59,18 +59,19 @@ struct UserStatus {
     is_online: bool,
 }
 
-/// The part of another node.
+/// The statuses that another node returns.
 #[derive(Deserialize)]
 struct StatusesOfNode {
     statuses: Vec<UserStatus>,
 }
 
-/// `get_user_status`.
+/// The operation `get_user_status`.
 pub(crate) struct GetUserStatusOperation;
 
 impl Operation for GetUserStatusOperation {
     const NAME: &'static str = "get_user_status";
-    const SUMMARY: &'static str = "Tells which users are online, on any node, and when the others were last";
+    const SUMMARY: &'static str =
+        "Returns which users are online on any node, and when the users who are offline were last online";
     const RESULT: &'static str = "`statuses`, in the order of `users`: each with `user`, `is_online`, `online` (Unix \
                                   seconds: now, or with `user_status.enabled` when it was last); `missing_nodes`, \
                                   `last_seen_missing`, `is_partial`";

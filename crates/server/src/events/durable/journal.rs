@@ -1,4 +1,4 @@
-//! What this node writes into the ledger: all that it has seen since its last batch, in lives.
+//! What this node writes into the ledger: everything that it has seen since its last batch, in lives.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,27 +17,27 @@ use super::outage::OutageNote;
 use super::outbox::OutboxHub;
 use super::wishes::{AskedAnew, WishFilter};
 
-/// Keys, and other changes, in one transaction.
+/// The most keys, and the most other changes, in one transaction.
 const BATCH: usize = 1_000;
-/// Changes that wait for the database, besides what the node holds.
+/// The most changes that wait for the database, besides what the node holds.
 const WAITING_MAX: usize = 100_000;
-/// Bytes of data that a change holds while it waits, and that are kept of a connected client.
+/// The most bytes of data of a waiting change, and of a connected client.
 const CHANGE_SIZE_MAX: usize = 4 * 1_024;
-/// So many changes wait with all of it; those that come behind keep short texts only.
+/// This many changes wait with all of their data. Changes after these keep only short texts.
 const WAITING_WHOLE_MAX: usize = 1_000;
 /// How long changes wait for others of their batch.
 const GATHER: Duration = Duration::from_millis(20);
-/// How long a node is in the ledger after it was last heard, by the clock of the database.
+/// How long a node stays in the ledger after its last sign of life, by the clock of the database.
 pub(super) const LEASE: Duration = Duration::from_secs(6);
-/// Between two renewals of the lease.
+/// The time between two renewals of the lease.
 const RENEWAL: Duration = Duration::from_secs(2);
 const _: () = assert!(RENEWAL.as_millis() * 3 <= LEASE.as_millis());
-/// Between two attempts to use a database that fails.
+/// The pause between two attempts to use a database that fails.
 const RETRY: Duration = Duration::from_millis(500);
 /// How long a node that stops waits for its last batch.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// An event, and the channel that it is about if endpoints are told of some only.
+/// An event with the channel that it is about, if endpoints may ask for some channels only.
 #[derive(Debug, Clone)]
 struct SeenEvent {
     draft: EventDraft,
@@ -50,18 +50,18 @@ pub(super) struct Journal {
     narration: Arc<Narration>,
     filter: WishFilter,
     book: RefCell<LedgerBook<EventDraft, SeenEvent>>,
-    /// The incarnation of the present life; `None` = there is none.
+    /// The incarnation of the current life; `None` = the node has no life in the ledger.
     incarnation: Cell<Option<u64>>,
-    /// Lives so far.
+    /// The number of lives so far.
     lives: Cell<u64>,
     filled: Notify,
     written: Notify,
-    /// A life has begun.
+    /// Notified when a life begins.
     entered: Notify,
 }
 
 impl Journal {
-    /// `seed`: of the hashes of users and channels, which clients choose.
+    /// Makes an empty journal. `seed`: the seed for the hashes of users and channels, which clients choose.
     pub(super) fn new(
         ledger: Rc<EventLedger>,
         narration: Arc<Narration>,
@@ -80,32 +80,32 @@ impl Journal {
         }
     }
 
-    /// Waits for the begin of a life.
+    /// Waits for the beginning of a life.
     pub(super) async fn entered(&self) {
         self.entered.notified().await;
     }
 
-    /// The ledger.
+    /// Returns the ledger.
     pub(super) fn ledger(&self) -> &EventLedger {
         &self.ledger
     }
 
-    /// Whether the node has been in the ledger.
+    /// Whether the node has ever been in the ledger.
     pub(super) fn has_entered(&self) -> bool {
         self.lives.get() > 0
     }
 
-    /// The incarnation of the present life; `None` = there is none.
+    /// Returns the incarnation of the current life; `None` = the node has no life in the ledger.
     pub(super) fn incarnation(&self) -> Option<u64> {
         self.incarnation.get()
     }
 
-    /// The version of the wishes by which this node tells.
+    /// Returns the version of the wishes that this node fulfils.
     pub(super) fn knows(&self) -> u64 {
         self.filter.version()
     }
 
-    /// What endpoints are told has changed: what is told anew is written.
+    /// Applies a changed list of wishes. What is asked for only now is written.
     pub(super) fn apply(&self, list: WishList) {
         let AskedAnew { clients, keys } = self.filter.apply(list);
         let mut book = self.book.borrow_mut();
@@ -114,14 +114,14 @@ impl Journal {
         self.filled.notify_one();
     }
 
-    /// A client has connected.
+    /// Notes that a client has connected.
     pub(super) fn connect(&self, draft: EventDraft) {
         let Some(draft) = self.filter.connected(self.kept(draft)) else { return };
         self.book.borrow_mut().connect(draft.subject.as_str().into(), draft);
         self.filled.notify_one();
     }
 
-    /// The connection of a client has ended.
+    /// Notes that the connection of a client has ended.
     pub(super) fn disconnect(&self, draft: EventDraft) {
         let client = draft.subject.clone();
         if self.filter.disconnected(&client) {
@@ -132,7 +132,7 @@ impl Journal {
         self.filled.notify_one();
     }
 
-    /// Anything else has happened.
+    /// Notes any other event.
     pub(super) fn tell(&self, draft: EventDraft, channel: Option<&str>) {
         if !self.filter.is_told(draft.kind, channel) {
             return;
@@ -142,13 +142,13 @@ impl Journal {
         self.filled.notify_one();
     }
 
-    /// A draft as it may wait here.
+    /// Returns a draft in the form in which it may wait here.
     fn kept(&self, draft: EventDraft) -> EventDraft {
         let is_calm = self.book.borrow().waiting() < WAITING_WHOLE_MAX;
         draft.kept(if is_calm { CHANGE_SIZE_MAX } else { 0 })
     }
 
-    /// Whether this node holds a key has changed.
+    /// Notes that this node holds a key now, or no longer.
     pub(super) fn note_held(&self, key: &StateKey, is_held: bool) {
         if !self.filter.held(key, is_held) {
             return;
@@ -165,7 +165,7 @@ impl Journal {
         self.book.borrow_mut().take_dropped()
     }
 
-    /// Waits a while until all is written, and gives the life up.
+    /// Waits a while until everything is written, and ends the life.
     pub(super) async fn finish(&self) {
         let settled = async {
             while !self.book.borrow().is_settled() {
@@ -181,7 +181,7 @@ impl Journal {
         }
     }
 
-    /// Begins a life.
+    /// Begins a life in the ledger.
     async fn enter(&self, outage: &OutageNote) {
         let cause = if self.lives.get() == 0 { LedgerCause::Restart } else { LedgerCause::NodeDown };
         match self.ledger.enter(cause).await {
@@ -201,7 +201,7 @@ impl Journal {
         }
     }
 
-    /// What is written of a batch.
+    /// Returns the rows of a batch.
     fn render(&self, batch: &BookBatch<EventDraft, SeenEvent>) -> LedgerBatch {
         let life = self.lives.get();
         let mut rendered = LedgerBatch { number: batch.number, keys: batch.keys.clone(), ..LedgerBatch::default() };
@@ -228,9 +228,9 @@ impl Journal {
     }
 }
 
-/// Writes what has come, and renews the lease, for ever.
+/// Writes changes as they come, and renews the lease, without end.
 pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
-    let outage = OutageNote::new("this node tells nothing for certain");
+    let outage = OutageNote::new("this node reports nothing to durable endpoints");
     let mut renewed_at = Instant::now();
     let mut last = LedgerBatch::default();
     loop {
@@ -245,7 +245,7 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
         let next = journal.book.borrow_mut().next_batch();
         let has_news = next.is_some();
         match next {
-            // The same bytes, however often it is sent.
+            // A batch is rendered once, so that all tries send the same bytes.
             Some(batch) if batch.number != last.number => last = journal.render(&batch),
             Some(_) => {}
             None if renewed_at.elapsed() < RENEWAL => {
@@ -267,7 +267,9 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
                 }
             }
             Ok(LedgerWrite::Lapsed) => {
-                tracing::warn!("the lease in the ledger of events was over: all that this node holds is told again");
+                tracing::warn!(
+                    "the lease in the ledger of events had expired: everything that this node holds is reported again"
+                );
                 journal.book.borrow_mut().lapse();
             }
             Err(error) => {

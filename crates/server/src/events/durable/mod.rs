@@ -1,7 +1,7 @@
-//! Events that are told for certain: what this node has seen goes into the ledger of the primary database
-//! (`journal.rs`) with the events of it (`narration.rs`), as far as some endpoint of any node is told of it
-//! (`wishes.rs`). Lanes are shared among nodes (`sharing.rs`) and take their batches from its outbox (`outbox.rs`).
-//! Each part is a task of the thread that tells events.
+//! Durable events. What this node has seen goes into the ledger of the primary database (`journal.rs`) with its events
+//! (`narration.rs`), as far as an endpoint of any node asks for it (`wishes.rs`). The nodes share the lanes
+//! (`sharing.rs`), which take their batches from the outbox of the ledger (`outbox.rs`). Each part is a task of the
+//! thread that reports events.
 
 mod journal;
 mod narration;
@@ -34,42 +34,42 @@ use crate::node::Node;
 use crate::runtime::event_mailbox::DeadRequest;
 use crate::runtime::event_metrics::{DropReason, EventMetrics};
 
-/// How much longer than `delay` who was connected to the only node has to come back when that node starts again.
+/// When the only node starts again, its earlier clients have this much longer than `delay` to come back.
 const GRACE: Duration = Duration::from_secs(60);
-/// How long the count of a channel or a user is remembered after it was told as vacated or offline.
+/// How long the count of a channel or a user is remembered after it was reported as vacated or offline.
 const REMEMBER: Duration = Duration::from_hours(7 * 24);
-/// Channels and users that nobody holds and whose count is remembered; the oldest are forgotten beyond.
+/// The most channels and users that nobody holds and whose count is remembered. Beyond it the oldest are forgotten.
 const KEYS_REMEMBERED_MAX: u64 = 1_000_000;
-/// Events that wait in one lane; the oldest are dropped beyond.
+/// The most events that wait in one lane. Beyond it the oldest are dropped.
 const LANE_EVENTS_MAX: u64 = 1_000_000;
-/// Dead letters that are kept; the oldest are dropped beyond.
+/// The most dead letters that are kept. Beyond it the oldest are dropped.
 const DEAD_LETTERS_MAX: u64 = 100_000;
 /// How long a dead letter is kept.
 const DEAD_LETTER_TTL: Duration = Duration::from_hours(30 * 24);
-/// Between two looks for what other nodes have left, and for what is to be told as gone: the least, while something is
-/// to be done, and the most.
+/// The time between two searches for what other nodes have left, and for what is to be reported as gone: the shortest,
+/// while there is work, and the longest.
 const SWEEP_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// The most with a shorter `delay`.
+/// The longest time with a shorter `delay`.
 const SHORT_SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// Between two removals of what is kept no longer.
+/// The time between two removals of expired rows.
 const TIDY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What tells events for certain.
+/// The part of the thread that serves durable endpoints.
 pub(super) struct DurableEvents {
     node: Arc<Node>,
     ledger: Rc<EventLedger>,
     journal: Rc<Journal>,
     hub: Rc<OutboxHub>,
     metrics: Arc<EventMetrics>,
-    /// Of the endpoints.
+    /// The `delay` of the endpoints.
     delay: Duration,
 }
 
 impl DurableEvents {
-    /// What tells the events of the durable endpoints; `None` = there is none.
+    /// Makes the part for the durable endpoints; `None` = no endpoint is durable.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// The errors of [`OpenError`].
     pub(super) fn new(
         node: &Arc<Node>,
         endpoints: &[Arc<EventEndpoint>],
@@ -79,7 +79,7 @@ impl DurableEvents {
         let Some(primary) = primary.filter(|_| !durable.is_empty()) else { return Ok(None) };
         let counted =
             |endpoint: &&Arc<EventEndpoint>| endpoint.kinds.has_channel_state() || endpoint.kinds.has_user_state();
-        // They all have the same.
+        // All of them have the same delay.
         let delay = durable.iter().find(counted).map_or(Duration::ZERO, |endpoint| endpoint.options.delay);
         let settings_of = |endpoint: &Arc<EventEndpoint>| {
             let options = &endpoint.options;
@@ -115,7 +115,7 @@ impl DurableEvents {
         Ok(Some(DurableEvents { node: Arc::clone(node), ledger, journal, hub, metrics, delay }))
     }
 
-    /// Where the lanes of an endpoint take their batches from.
+    /// Returns the source of batches for the lanes of an endpoint.
     pub(super) fn source(&self, endpoint: &EventEndpoint) -> OutboxSource {
         OutboxSource::new(Rc::clone(&self.hub), &endpoint.name)
     }
@@ -138,8 +138,8 @@ impl DurableEvents {
         tasks.spawn_local(outbox::fetch(Rc::clone(hub)));
     }
 
-    /// Notes what has happened here. What the ledger itself finds is passed over: states of channels and users, and the
-    /// clients of other nodes.
+    /// Notes what has happened on this node. States of channels and users, and clients of other nodes, are skipped,
+    /// because the ledger itself finds them.
     pub(super) fn note(&self, draft: &EventDraft, channel: Option<&str>) {
         match draft.kind {
             EventKind::Occupied | EventKind::Vacated | EventKind::UserOnline | EventKind::UserOffline => {}
@@ -158,24 +158,24 @@ impl DurableEvents {
         self.journal.note_held(key, is_held);
     }
 
-    /// Answers a request about dead letters when the database does.
+    /// Answers a request about dead letters when the database answers.
     pub(super) fn ask_dead(&self, request: DeadRequest, tasks: &mut JoinSet<()>) {
         let ledger = Rc::clone(&self.ledger);
         tasks.spawn_local(async move { answer_dead(&ledger, request).await });
     }
 
-    /// Things that were lost on this node since the last call.
+    /// Returns how many changes were lost on this node since the last call.
     pub(super) fn take_dropped(&self) -> u64 {
         self.journal.take_dropped()
     }
 
-    /// Waits until all is written that this node knows, and gives its place in the ledger up.
+    /// Waits until everything that this node knows is written, and ends its life in the ledger.
     pub(super) async fn finish(&self) {
         self.journal.finish().await;
     }
 }
 
-/// Answers a request about dead letters. Who does not wait any more gets none.
+/// Answers a request about dead letters. An asker that no longer waits gets no answer.
 async fn answer_dead(ledger: &EventLedger, request: DeadRequest) {
     match request {
         DeadRequest::List { endpoint, behind, limit, reply } => {
@@ -186,15 +186,15 @@ async fn answer_dead(ledger: &EventLedger, request: DeadRequest) {
     }
 }
 
-/// Looks for what other nodes have left and for what is to be told as gone, until the node begins to stop: then others
-/// do, or its next start, which waits for those who come back.
+/// Looks for what other nodes have left and for what is to be reported as gone, until the node begins to stop. After
+/// that the other nodes do this, or its next start, which waits for clients that come back.
 async fn sweep(node: Arc<Node>, (journal, hub): (Rc<Journal>, Rc<OutboxHub>), delay: Duration) {
-    let outage = OutageNote::new("channels, users and clients that are gone are not told");
-    // What becomes empty after one look is due after the next one.
+    let outage = OutageNote::new("channels, users and clients that are gone are not reported");
+    // A state that becomes empty after one search is due after the next one.
     let longest = delay.clamp(SHORT_SWEEP_INTERVAL, SWEEP_INTERVAL.1);
-    while !*node.draining.borrow() {
+    while !node.drain.has_begun() {
         if !journal.has_entered() {
-            // What an earlier life of the only node has left, its first step into the ledger judges.
+            // The first step of a node into the ledger handles what an earlier life of the only node has left.
             tokio::time::sleep(SWEEP_INTERVAL.0).await;
             continue;
         }
@@ -216,7 +216,7 @@ async fn sweep(node: Arc<Node>, (journal, hub): (Rc<Journal>, Rc<OutboxHub>), de
     }
 }
 
-/// Removes what is kept no longer, for ever.
+/// Removes expired rows, without end.
 async fn tidy(ledger: Rc<EventLedger>, hub: Rc<OutboxHub>, metrics: Arc<EventMetrics>) {
     loop {
         tokio::time::sleep(TIDY_INTERVAL).await;
@@ -238,7 +238,7 @@ async fn tidy(ledger: Rc<EventLedger>, hub: Rc<OutboxHub>, metrics: Arc<EventMet
     }
 }
 
-/// Counts and logs what was removed that somebody may miss.
+/// Counts and logs removed events that an endpoint may miss.
 fn note_tidying(tidying: &LedgerTidying, metrics: &EventMetrics) {
     for (endpoint, events) in &tidying.dropped {
         if let Some(figures) = metrics.of_endpoint(endpoint) {
@@ -247,6 +247,6 @@ fn note_tidying(tidying: &LedgerTidying, metrics: &EventMetrics) {
         tracing::error!(%endpoint, events, "too many events wait for an endpoint: the oldest are dropped");
     }
     if tidying.retired > 0 {
-        tracing::error!(events = tidying.retired, "no node has had their endpoint for a week: they are dropped");
+        tracing::error!(events = tidying.retired, "no node has had their endpoint for a week: dropping the events");
     }
 }

@@ -1,5 +1,5 @@
-//! From what the ledger finds, and what this node has seen, to the events in the outbox. Who is told of them, the rows
-//! of the endpoints say.
+//! Makes the events in the outbox from what the ledger finds and this node has seen. The rows of the endpoints decide
+//! which endpoint receives an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,19 +17,19 @@ use crate::node::Node;
 pub(super) struct Narration {
     node: Arc<Node>,
     sources: EventSources,
-    /// How often the ledger has told that something may not have been told.
+    /// How many times the ledger has reported that events may be missing.
     resets: AtomicU64,
 }
 
-/// What the ledger keeps of a client, so that any node can tell its end.
+/// What the ledger keeps of a client, so that any node can report its end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ClientNote {
-    /// Empty = anonymous.
+    /// The user of the client; empty = anonymous.
     user: String,
     transport: String,
-    /// When it connected, Unix milliseconds.
+    /// When the client connected, in Unix milliseconds.
     connected_ms: u64,
-    /// The life of its node in which it was told, from 1 on.
+    /// The life of its node in which the client was reported, from 1.
     life: u64,
 }
 
@@ -44,10 +44,10 @@ impl Narration {
         written.and_then(|event| String::from_utf8(event.body.into()).ok())
     }
 
-    /// Writes an event. One that is too large is left out.
+    /// Writes an event. An event that is too large is left out.
     pub(super) fn tell(&self, draft: &EventDraft, channel: Option<&str>, outbox: &mut Vec<OutboxEvent>) {
         let Some(body) = self.json(draft) else {
-            tracing::warn!(id = draft.id, "an event is too large: it is not told");
+            tracing::warn!(id = draft.id, "an event is too large: it is not sent");
             return;
         };
         let namespace = channel.map(|channel| self.node.generation().session.namespaces.namespace_of(channel).into());
@@ -55,7 +55,7 @@ impl Narration {
     }
 }
 
-/// What the ledger keeps of a client that has connected, as JSON. `life`: that of the node.
+/// Returns what the ledger keeps of a connected client, as JSON. `life`: the life of its node.
 pub(super) fn client_note(draft: &EventDraft, life: u64) -> String {
     let text = |wanted: &str| {
         draft.fields.iter().find_map(|(name, value)| match value {
@@ -95,7 +95,7 @@ impl Narrator for Narration {
         let Ok(note) = serde_json::from_str::<ClientNote>(&lost.about) else {
             tracing::error!(
                 client = lost.client,
-                "what the ledger says of a client can't be read: its end is not told"
+                "the ledger's record of a client cannot be read: the end of the client is not reported"
             );
             return;
         };
@@ -125,9 +125,9 @@ impl Narrator for Narration {
     fn tell_reset(&self, why: &'static str) -> String {
         let (number, now_ms) = (self.resets.fetch_add(1, Relaxed) + 1, self.node.clock.now_ms());
         let mut draft = reset_draft(&self.node, now_ms, None, why, number);
-        // The node itself tells of losses, too, and counts them by itself.
+        // The node itself also reports losses, and numbers them on its own.
         draft.id = format!("reset:{}:l{number}", self.node.id);
-        // It has neither texts of clients nor anything else that could make it too large.
+        // The event contains no texts of clients and nothing else that could make it too large.
         self.json(&draft).unwrap_or_default()
     }
 }

@@ -1,12 +1,12 @@
-//! The log of an outage of the primary database.
+//! The log lines about an outage of the primary database.
 
 use std::cell::Cell;
 
 use touchline_store::ledger::LedgerError;
 
-/// Logs the beginning and the end of an outage, as one kind of work meets it.
+/// Logs the beginning and the end of an outage for one kind of work.
 pub(super) struct OutageNote {
-    /// What does not happen meanwhile.
+    /// What does not happen during the outage.
     effect: &'static str,
     is_failing: Cell<bool>,
 }
@@ -16,16 +16,16 @@ impl OutageNote {
         OutageNote { effect, is_failing: Cell::new(false) }
     }
 
-    /// A request has failed.
+    /// Notes that a request has failed.
     pub(super) fn fails(&self, error: &LedgerError) {
         if self.is_failing.replace(true) {
             tracing::debug!(%error, "the ledger of events still fails");
         } else {
-            tracing::error!(%error, "the ledger of events can't be used: {} until it can", self.effect);
+            tracing::error!(%error, "the ledger of events cannot be used: {} until it can", self.effect);
         }
     }
 
-    /// A request has succeeded.
+    /// Notes that a request has succeeded.
     pub(super) fn works(&self) {
         if self.is_failing.replace(false) {
             tracing::info!("the ledger of events can be used again");

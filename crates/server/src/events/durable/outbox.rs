@@ -1,4 +1,4 @@
-//! The outbox of the ledger: which lanes this node delivers, and the batches of their events.
+//! The outbox of the ledger: the lanes that this node delivers, and the batches of their events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +16,15 @@ use touchline_store::ledger::{Burial, EventLedger, LedgerError, OutboxLane, OwnL
 use super::outage::OutageNote;
 use crate::runtime::event_metrics::EventMetrics;
 
-/// Between two requests for events, so that many bells are one request.
+/// The time between two requests for events, so that many notifications cause only one request.
 const FETCH_GAP: Duration = Duration::from_millis(5);
-/// Between two attempts to use a database that fails: the first, and the longest.
+/// The pause between two attempts to use a database that fails: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How the lanes of an endpoint are sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaneSettings {
-    /// Lanes that are sent at the same time.
+    /// The number of lanes that are sent at the same time.
     pub(super) lanes: usize,
     /// How long an event waits for others of its batch.
     pub(super) batch_wait: Duration,
@@ -41,7 +41,7 @@ struct EventRow {
 /// One of the tasks that send batches.
 #[derive(Default)]
 struct LaneTask {
-    /// How many events it waits for; 0 = it does not wait.
+    /// How many events the task waits for; 0 = it does not wait.
     wanted: usize,
     found: Vec<WrittenEvent>,
     under_way: Vec<EventRow>,
@@ -50,7 +50,7 @@ struct LaneTask {
     bell: Rc<Notify>,
 }
 
-/// What all lanes of this node share.
+/// The state that all lanes of this node share.
 pub(super) struct OutboxHub {
     ledger: Rc<EventLedger>,
     endpoints: BTreeMap<String, LaneSettings>,
@@ -58,14 +58,14 @@ pub(super) struct OutboxHub {
     tasks: RefCell<BTreeMap<OutboxLane, LaneTask>>,
     /// The lanes that this node delivers.
     own: RefCell<BTreeSet<OutboxLane>>,
-    /// The life that delivers; `None` = there is none.
+    /// The life that delivers; `None` = the node has no life in the ledger.
     incarnation: Cell<Option<u64>>,
     bell: Notify,
-    /// No lane is given away while its events are fetched.
+    /// Held while events are fetched, so that no lane is given to another node in the meantime.
     order: Mutex<()>,
 }
 
-/// The outbox, as the lanes of one endpoint see it.
+/// The outbox as the lanes of one endpoint see it.
 pub(crate) struct OutboxSource {
     hub: Rc<OutboxHub>,
     endpoint: String,
@@ -89,12 +89,12 @@ impl OutboxHub {
         }
     }
 
-    /// Something may have been put into the outbox.
+    /// Notifies the task that fetches: the outbox may contain new events.
     pub(super) fn ring(&self) {
         self.bell.notify_one();
     }
 
-    /// All lanes that this node may deliver.
+    /// Returns all lanes that this node may deliver.
     pub(super) fn wanted(&self) -> Vec<OutboxLane> {
         let each = |(name, settings): (&String, &LaneSettings)| {
             let name = name.clone();
@@ -103,17 +103,17 @@ impl OutboxHub {
         self.endpoints.iter().flat_map(each).collect()
     }
 
-    /// Keeps lanes from being fetched while it is known anew which are this node's.
+    /// Keeps lanes from being fetched while it is decided again which lanes belong to this node.
     pub(super) async fn hold(&self) -> MutexGuard<'_, ()> {
         self.order.lock().await
     }
 
-    /// The lanes in which nothing is under way.
+    /// Returns the lanes in which no event is under way.
     pub(super) fn idle(&self) -> Vec<OutboxLane> {
         self.waiting().into_iter().map(|(lane, _)| lane).collect()
     }
 
-    /// The lanes that this node delivers in a life from now on, with what waits there.
+    /// Sets the lanes that this node delivers in a life, with the events that wait in them.
     pub(super) fn set_own(&self, incarnation: Option<u64>, lanes: &[OwnLane]) {
         self.incarnation.set(incarnation);
         *self.own.borrow_mut() = lanes.iter().map(|own| own.lane.clone()).collect();
@@ -129,13 +129,13 @@ impl OutboxHub {
         }
     }
 
-    /// The task that sends a lane. When an endpoint has fewer lanes than before, one task serves several.
+    /// Returns the task that sends a lane. If an endpoint has fewer lanes than before, one task serves several.
     fn task_of(&self, lane: &OutboxLane) -> OutboxLane {
         let count = self.endpoints.get(&lane.endpoint).map_or(1, |settings| settings.lanes.max(1));
         OutboxLane { endpoint: lane.endpoint.clone(), lane: lane.lane % count as u32 }
     }
 
-    /// The lanes of this node whose tasks wait for events, with how many they take.
+    /// Returns the lanes of this node whose tasks wait for events, with the number of events that they take.
     fn waiting(&self) -> Vec<(OutboxLane, u32)> {
         let tasks = self.tasks.borrow();
         let own = self.own.borrow();
@@ -143,20 +143,20 @@ impl OutboxHub {
         own.iter().map(|lane| (lane.clone(), wanted(lane) as u32)).filter(|(_, wanted)| *wanted > 0).collect()
     }
 
-    /// When the first batch is ripe that waits for more events.
+    /// Returns when the first incomplete batch is to be sent.
     fn ripe_at(&self) -> Option<Instant> {
         self.tasks.borrow().values().filter_map(|task| task.ripe_at).min()
     }
 
-    /// What was looked for at this time was found, or is gone.
+    /// Clears the times up to this one, because their events were found or are gone.
     fn forget_ripe(&self, looked_at: Instant) {
         for task in self.tasks.borrow_mut().values_mut() {
             task.ripe_at = task.ripe_at.filter(|at| *at > looked_at);
         }
     }
 
-    /// Gives the events of a lane to its task, if they are a batch or have waited for more. Returns those that are
-    /// none.
+    /// Gives the events of a lane to its task, if they are a full batch or have waited long enough. Returns the rows
+    /// that cannot be read as events.
     fn give(&self, lane: &OutboxLane, events: Vec<WaitingEvent>, looked_at: Instant) -> Vec<Burial> {
         let (fetched, mut size, mut batch, mut unreadable) = (events.len(), 0, Vec::new(), Vec::new());
         let mut is_full = false;
@@ -164,7 +164,7 @@ impl OutboxHub {
             let row = event.id;
             match written(event) {
                 Ok(event) => {
-                    // The comma or the bracket in front of it, and the last bracket.
+                    // One byte more for the comma or the bracket before the event, or for the last bracket.
                     size += event.body.len() + 1;
                     is_full = size >= BATCH_SIZE_MAX && !batch.is_empty();
                     if is_full {
@@ -176,7 +176,7 @@ impl OutboxHub {
             }
         }
         let mut tasks = self.tasks.borrow_mut();
-        // Another lane may have given it a batch meanwhile: the rest waits.
+        // Another lane may have given the task a batch in the meantime. Then these events wait.
         let task = tasks.get_mut(&self.task_of(lane)).filter(|task| task.wanted > 0 && !batch.is_empty());
         let Some(task) = task else { return unreadable };
         let batch_wait = self.endpoints.get(&lane.endpoint).map_or(Duration::ZERO, |settings| settings.batch_wait);
@@ -204,14 +204,14 @@ impl OutboxHub {
         match self.ledger.bury(lane, burials).await {
             Ok(_) => {
                 let (endpoint, events) = (&lane.endpoint, burials.len());
-                tracing::error!(%endpoint, events, "events of the outbox can't be read: they are dead letters now");
+                tracing::error!(%endpoint, events, "events of the outbox cannot be read: they are dead letters now");
                 if let Some(figures) = self.metrics.of_endpoint(endpoint) {
                     figures.dead[DeadReason::Unreadable as usize].add(events as u64);
                 }
                 self.ring();
             }
-            // They are found again.
-            Err(error) => tracing::debug!(%error, "events that can't be read could not be put aside"),
+            // The next request finds the rows again.
+            Err(error) => tracing::debug!(%error, "events that cannot be read could not be put aside"),
         }
     }
 }
@@ -229,12 +229,13 @@ struct EventHead<'b> {
     key: std::borrow::Cow<'b, str>,
 }
 
-/// An event of the outbox as lanes send it. It is as old as its row, so that one that is retried is new.
+/// Returns an event of the outbox as lanes send it. Its age is that of its row, so that a retried dead letter counts as
+/// new.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the row is not an event.
 fn written(event: WaitingEvent) -> Result<WrittenEvent, String> {
-    let unreadable = |error| format!("the database has no event here: {error}");
+    let unreadable = |error| format!("the row is not an event: {error}");
     let head: EventHead<'_> = serde_json::from_str(&event.body).map_err(unreadable)?;
     let kind = EventKind::from_cloud_type(&head.cloud_type);
     Ok(WrittenEvent {
@@ -248,9 +249,9 @@ fn written(event: WaitingEvent) -> Result<WrittenEvent, String> {
     })
 }
 
-/// Fetches the events of lanes that wait for some, for ever.
+/// Fetches the events of lanes that wait for some, without end.
 pub(super) async fn fetch(hub: Rc<OutboxHub>) {
-    let outage = OutageNote::new("no event is delivered for certain");
+    let outage = OutageNote::new("durable endpoints receive no events");
     let of_others = hub.ledger.bell();
     loop {
         let ripe = async {
@@ -333,15 +334,15 @@ impl OutboxSource {
         rows
     }
 
-    /// These events have arrived: deletes them, when the database lets it.
+    /// Deletes delivered events, as soon as the database can.
     pub(crate) async fn done(&self, events: &[WrittenEvent]) {
         for (lane, rows) in self.rows(events) {
             until_done(|| self.hub.ledger.finish(&lane, &rows)).await;
         }
     }
 
-    /// These events are put aside with their last error, when the database lets it. Returns how many older ones had to
-    /// go for them.
+    /// Makes these events dead letters with their last error, as soon as the database can. Returns how many older dead
+    /// letters were dropped for them.
     pub(crate) async fn dead(&self, events: &[WrittenEvent], tries: u32, error: &str) -> u64 {
         let mut dropped = 0;
         for (lane, rows) in self.rows(events) {
@@ -359,7 +360,7 @@ async fn until_done<T, F: Future<Output = Result<T, LedgerError>>>(request: impl
     loop {
         match request().await {
             Ok(done) => return done,
-            Err(error) => tracing::debug!(%error, "the outbox of events can't be written now"),
+            Err(error) => tracing::debug!(%error, "the outbox of events cannot be written now"),
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(RETRY.1);

@@ -1,4 +1,4 @@
-//! Which lanes this node delivers, and what it learns of other nodes when that is settled.
+//! Decides which lanes this node delivers, and what it learns about other nodes in doing so.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,24 +15,24 @@ use super::silent::SilentNodes;
 use crate::node::Node;
 use crate::runtime::event_metrics::EventMetrics;
 
-/// Between two looks for lanes that nobody delivers, and for what other nodes want.
+/// The time between two searches for lanes that no node delivers, and for the wishes of other nodes.
 const SHARE: Duration = Duration::from_secs(2);
 
-/// What takes lanes, and looks at other nodes.
+/// The task that takes lanes and watches other nodes.
 pub(super) struct LaneSharing {
     pub(super) node: Arc<Node>,
     pub(super) journal: Rc<Journal>,
     pub(super) hub: Rc<OutboxHub>,
     pub(super) metrics: Arc<EventMetrics>,
     pub(super) silent: SilentNodes,
-    /// How often it has told that something may not have been told.
+    /// How many times this task has reported that events may be missing.
     pub(super) resets: u64,
 }
 
 impl LaneSharing {
-    /// Takes lanes that nobody delivers, for ever.
+    /// Takes lanes that no node delivers, without end.
     pub(super) async fn run(mut self) {
-        let outage = OutageNote::new("no event is delivered for certain");
+        let outage = OutageNote::new("durable endpoints receive no events");
         loop {
             let Some(incarnation) = self.journal.incarnation() else {
                 self.hub.set_own(None, &[]);
@@ -65,7 +65,7 @@ impl LaneSharing {
         Ok(())
     }
 
-    /// Says once which endpoints other nodes describe otherwise.
+    /// Logs once which endpoints other nodes describe differently.
     fn note_differing(&self, differing: &[String]) {
         for figures in self.metrics.endpoints() {
             let is_differing = differing.contains(&figures.name);
@@ -73,16 +73,16 @@ impl LaneSharing {
             match (figures.is_differing.swap(is_differing, Relaxed), is_differing) {
                 (false, true) => tracing::warn!(
                     %endpoint,
-                    "another node has other types, namespaces, lanes or delay for this endpoint of durable events: it \
-                     is told what any of them wants"
+                    "another node has other types, namespaces, lanes or delay for this durable endpoint: the endpoint \
+                     receives what any of the nodes asks for"
                 ),
-                (true, false) => tracing::info!(%endpoint, "all nodes describe this endpoint as one again"),
+                (true, false) => tracing::info!(%endpoint, "all nodes describe this endpoint in the same way again"),
                 _ => {}
             }
         }
     }
 
-    /// Says which nodes of the cluster take no part, and that what was told may be wrong by that.
+    /// Reports the nodes of the cluster that take no part, because events may be missing or wrong without them.
     fn note_silent(&mut self, in_ledger: &[String]) {
         let now_ms = self.node.clock.now_ms();
         let Some(silent) = self.silent.note(&self.node.peers_in_order(), in_ledger, now_ms) else { return };
@@ -92,7 +92,7 @@ impl LaneSharing {
             tracing::warn!(
                 nodes = %silent.join(", "),
                 "nodes of the cluster have no durable endpoint, or another primary database: what their clients do is \
-                 not told, and users who are on them only are told as offline"
+                 not reported, and users who are only on them are reported as offline"
             );
         }
         *self.metrics.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner) = silent.to_vec();

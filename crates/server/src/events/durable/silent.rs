@@ -1,26 +1,27 @@
-//! Nodes of the cluster that take no part in the ledger: what their clients do nobody tells.
+//! Nodes of the cluster that take no part in the ledger: no node reports what their clients do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use touchline_engine::duration::millis;
 
-/// How long a node may be in sight before it is in the ledger.
+/// How long a node may be in sight before it has to be in the ledger.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which nodes are silent.
+/// Finds the nodes that are silent.
 #[derive(Debug, Default)]
 pub(super) struct SilentNodes {
-    /// Nodes that were in the ledger: one that is cut off from it was told as gone, and is told again.
+    /// Nodes that were in the ledger. A node that is cut off from the ledger was reported as gone, and is reported
+    /// again.
     known: BTreeSet<String>,
-    /// Nodes that never were, and since when they are in sight, milliseconds.
+    /// Nodes that have never been in the ledger, and since when they are in sight, in milliseconds.
     waiting: BTreeMap<String, u64>,
     silent: Vec<String>,
 }
 
 impl SilentNodes {
-    /// Takes the nodes in sight, and those that are in the ledger. `now_ms`: of any clock. Returns the silent ones if
-    /// they have changed.
+    /// Notes the nodes in sight and the nodes in the ledger. `now_ms`: the time of any clock. Returns the silent nodes
+    /// if they have changed.
     pub(super) fn note(&mut self, in_sight: &[Box<str>], in_ledger: &[String], now_ms: u64) -> Option<&[String]> {
         let is_in_sight = |node: &String| in_sight.iter().any(|other| **other == **node);
         self.known.extend(in_ledger.iter().cloned());

@@ -1,5 +1,5 @@
-//! What this node tells: all that some endpoint of the ledger is told of, whichever node has named it. What nobody asks
-//! for is kept aside, so that it can be told when another node asks for it.
+//! What this node reports: everything that an endpoint in the ledger asks for, whichever node has named the endpoint.
+//! What no endpoint asks for is kept aside, so that it can be reported when another node asks for it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use touchline_registry::{FoldState, HashSeed};
 
 use crate::node::Node;
 
-/// What is told, and what nobody asks for.
+/// What is reported, and what no endpoint asks for.
 pub(super) struct WishFilter {
     node: Arc<Node>,
     list: RefCell<WishList>,
@@ -20,14 +20,14 @@ pub(super) struct WishFilter {
     keys: RefCell<HashSet<StateKey, FoldState>>,
 }
 
-/// What was kept aside and is told from now on.
+/// What was kept aside and is reported from now on.
 pub(super) struct AskedAnew {
     pub(super) clients: Vec<EventDraft>,
     pub(super) keys: Vec<StateKey>,
 }
 
 impl WishFilter {
-    /// `own`: what this node wants its endpoints to be told.
+    /// Makes a filter. `own`: what this node wants its endpoints to receive.
     pub(super) fn new(node: Arc<Node>, own: Vec<EndpointWish>, seed: HashSeed) -> Self {
         let filter = WishFilter {
             node,
@@ -49,13 +49,13 @@ impl WishFilter {
         *self.list.borrow_mut() = list;
     }
 
-    /// The version of the list by which this node tells.
+    /// Returns the version of the list that this node fulfils.
     pub(super) fn version(&self) -> u64 {
         self.list.borrow().version
     }
 
-    /// From now on these wishes are told. A kind that is not wished any more is still noted until the next start, and
-    /// reaches no endpoint.
+    /// Applies new wishes. A kind that is no longer wished for is still noted until the next start, and reaches no
+    /// endpoint.
     pub(super) fn apply(&self, list: WishList) -> AskedAnew {
         self.set(list);
         let clients = if self.tells_clients.get() { self.clients.borrow_mut().drain().collect() } else { Vec::new() };
@@ -63,13 +63,14 @@ impl WishFilter {
         AskedAnew { clients: clients.into_iter().map(|(_, draft)| draft).collect(), keys }
     }
 
-    /// Whether some endpoint is told of this. `channel`: that it is about, if endpoints are told of some only.
+    /// Whether an endpoint receives this event. `channel`: the channel of the event, if endpoints may ask for some
+    /// channels only.
     pub(super) fn is_told(&self, kind: EventKind, channel: Option<&str>) -> bool {
         let namespace = channel.map(|channel| self.node.generation().session.namespaces.namespace_of(channel));
         self.list.borrow().is_told(kind, namespace)
     }
 
-    /// Whether some endpoint is told whether a key is held.
+    /// Whether an endpoint receives the state of a key.
     fn counts(&self, key: &StateKey) -> bool {
         let (kinds, channel) = match key {
             StateKey::Channel(name) => ([EventKind::Occupied, EventKind::Vacated], Some(&**name)),
@@ -78,7 +79,7 @@ impl WishFilter {
         kinds.into_iter().any(|kind| self.is_told(kind, channel))
     }
 
-    /// A client has connected. Returns it unless nobody asks for clients.
+    /// Handles a connected client. Returns it unless no endpoint asks for clients.
     pub(super) fn connected(&self, draft: EventDraft) -> Option<EventDraft> {
         if self.tells_clients.get() {
             return Some(draft);
@@ -87,12 +88,12 @@ impl WishFilter {
         None
     }
 
-    /// A client is gone. Returns whether it was kept aside.
+    /// Handles the end of a client. Returns whether the client was kept aside.
     pub(super) fn disconnected(&self, client: &str) -> bool {
         self.clients.borrow_mut().remove(client).is_some()
     }
 
-    /// Whether a key is held has changed. Returns whether somebody asks for it.
+    /// Handles a key that is held now, or no longer. Returns whether an endpoint asks for it.
     pub(super) fn held(&self, key: &StateKey, is_held: bool) -> bool {
         if !is_held {
             return !self.keys.borrow_mut().remove(key);

@@ -1,4 +1,4 @@
-//! The client behind a connection. A proxy reports the address of its client; the node believes only the proxies that
+//! The client behind a connection. A proxy reports the address of its client. The node believes only the proxies that
 //! the settings trust.
 
 use std::net::IpAddr;
@@ -19,32 +19,33 @@ impl Proxies {
     /// Reads addresses and networks, IPv4 and IPv6.
     ///
     /// # Errors
-    /// The first text that is neither.
+    /// The first text that is neither an address nor a network.
     pub(crate) fn parse(texts: &[String]) -> Result<Self, BadNetwork> {
         Networks::parse(texts).map(Proxies)
     }
 
-    /// Whether what a peer's requests say of their client counts: it is a trusted proxy, and the connection is its own.
-    /// Behind a header of the PROXY protocol the client itself writes the requests, whatever address the header names.
+    /// Whether the node believes what a peer's requests say of their client. The peer must be a trusted proxy, and the
+    /// connection its own. After a header of the PROXY protocol, the client itself writes the requests, whatever
+    /// address the header names.
     pub(crate) fn may_speak(&self, peer: Remote) -> bool {
         !peer.is_introduced && self.contains(peer.address)
     }
 
-    /// Whether no proxy is trusted: then each client is at the other end of its own connection.
+    /// Whether no proxy is trusted. Then each client is at the other end of its own connection.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is a proxy's address.
+    /// Whether this is the address of a trusted proxy.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(address)
     }
 
-    /// The client that has sent a request with these headers over the connection of `peer`.
+    /// Returns the client that has sent a request with these headers over the connection of `peer`.
     ///
     /// # Errors
-    /// `X-Forwarded-For` and `Forwarded` are both present and name different clients: a client has written the header
-    /// that the proxy does not write, and the node can't know which of the two that is.
+    /// `X-Forwarded-For` and `Forwarded` are both present and name different clients. The client has written the header
+    /// that the proxy does not write, and the node can't know which of the two it is.
     pub(crate) fn client(&self, peer: Remote, headers: &impl Headers) -> Result<Remote, Ambiguous> {
         if self.is_empty() || !self.may_speak(peer) {
             return Ok(peer);
@@ -63,8 +64,8 @@ impl Proxies {
         }
     }
 
-    /// Walks the hops, the nearest first, as long as the hop that reports the next one is a trusted proxy. A malformed
-    /// hop ends the walk: any client may have written what is left of it.
+    /// Walks the hops, the nearest first, as long as a trusted proxy reports the next hop. A malformed hop ends the
+    /// walk, because any client may have written the rest.
     fn walk(&self, peer: Remote, hops: impl Iterator<Item = Option<IpAddr>>) -> Remote {
         // A proxy that reports no client may forward for a client on any machine.
         let mut client = Remote { is_loopback: false, ..peer };
@@ -84,11 +85,11 @@ impl Proxies {
     }
 }
 
-/// The headers of a request name two different clients: see [`Proxies::client`].
+/// The headers of a request name two different clients; see [`Proxies::client`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ambiguous;
 
-/// An address as proxies write it: bare, with a port, in brackets.
+/// The address in a text that a proxy has written: bare, with a port, or in brackets.
 fn bare_address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
     if let Some(rest) = text.strip_prefix('[') {
@@ -106,7 +107,8 @@ fn is_port(text: &str) -> bool {
     (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The address in one element of `Forwarded` (RFC 7239 section 4). None = there is none, or two, or it is hidden.
+/// The address in one element of `Forwarded` (RFC 7239 section 4). None = there is none, there are two, or it is
+/// hidden.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     for pair in SplitBack::at(element, b';') {
@@ -124,8 +126,8 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     found
 }
 
-/// The parts of a text between separators outside of quotes, from the right: a quote that was left open further left
-/// must not swallow what a proxy has added.
+/// The parts of a text between separators that are not in quotes, from the right. An unclosed quote further left must
+/// not swallow what a proxy has added.
 struct SplitBack<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,
@@ -144,7 +146,7 @@ impl<'a> Iterator for SplitBack<'a> {
         let rest = self.rest?;
         let mut is_quoted = false;
         for (at, byte) in rest.iter().enumerate().rev() {
-            // Only before quotes: a check at every byte would be quadratic in a text of backslashes.
+            // Only before quotes, because a check at every byte would be quadratic in a text of backslashes.
             if *byte == b'"' {
                 is_quoted ^= !is_escaped(&rest[..at]);
             } else if *byte == self.separator && !is_quoted {
@@ -157,8 +159,8 @@ impl<'a> Iterator for SplitBack<'a> {
     }
 }
 
-/// Whether the byte after this text is escaped by a backslash. Each run of backslashes is read once, because a run ends
-/// at the next quote.
+/// Whether a backslash escapes the byte after this text. Each run of backslashes is read once, because a run ends at
+/// the next quote.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

@@ -18,7 +18,7 @@ fn client(trusted: &[&str], peer: &str, fields: &[(&str, &str)]) -> Result<Remot
     proxies(trusted).client(Remote::of(ip(peer)), &&headers[..])
 }
 
-/// The client's address, from the proxy 10.0.0.1 of the network 10.0.0.0/8.
+/// The client's address as reported by the proxy 10.0.0.1 of the network 10.0.0.0/8.
 fn told(fields: &[(&str, &str)]) -> String {
     client(&["10.0.0.0/8", "fd00::/8"], "10.0.0.1", fields).expect("headers agree").address.to_string()
 }
@@ -96,11 +96,11 @@ fn forwarded_counts_alike() {
         (&["for=1.2.3.4", "host=\"a,b;c\";for=203.0.113.9", "for=10.2.2.2"], "203.0.113.9"),
         (&["for=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17"),
         (&["for=\"203.0.113.9:80\" ; proto=http"], "203.0.113.9"),
-        // A quote that was left open swallows nothing.
+        // An unclosed quote swallows nothing.
         (&["for=\"1.2.3.4, for=203.0.113.9"], "203.0.113.9"),
         (&["for=\"x", "for=203.0.113.9"], "203.0.113.9"),
         (&["for=x\\\", for=203.0.113.9"], "203.0.113.9"),
-        // Hidden, missing, doubled, malformed.
+        // The address is hidden, missing, doubled or malformed.
         (&["for=1.2.3.4, for=_hidden"], "10.0.0.1"),
         (&["for=1.2.3.4, for=unknown, for=10.2.2.2"], "10.2.2.2"),
         (&["for=1.2.3.4, by=10.0.0.1"], "10.0.0.1"),

@@ -1,5 +1,5 @@
-//! The directory where an account, its keys and its certificates are kept. Each authority has its own, so that those of
-//! a test are never served.
+//! The directory that stores an account, its keys and its certificates. Each authority has its own directory, so that
+//! the certificates of a test authority are never served.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use touchline_config::AutocertSettings;
 use super::certificate::Certificate;
 
 const ACCOUNT: &str = "account.json";
-/// Certificates of hosts end in `.pem`.
+/// The file of the authority's certificates; the certificates of hosts end in `.pem`.
 const AUTHORITY: &str = "authority.crt";
 
 /// The directory of one authority.
@@ -22,10 +22,10 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Makes the directory if it does not exist. Only the server's own user may read it.
+    /// Creates the directory if it does not exist. Only the server's own user may read it.
     ///
     /// # Errors
-    /// When it can't be made; with its path.
+    /// When the directory can't be created; the error contains its path.
     pub(super) fn open(settings: &AutocertSettings) -> Result<Self, (PathBuf, io::Error)> {
         let directory = PathBuf::from(&settings.cache_dir).join(name(&settings.directory_url));
         match DirBuilder::new().recursive(true).mode(0o700).create(&directory) {
@@ -34,50 +34,54 @@ impl Cache {
         }
     }
 
-    /// The certificate of a host, if a usable one is kept.
+    /// The certificate of a host; None = no usable one is stored.
     pub(super) fn certificate(&self, host: &str) -> Option<Certificate> {
         let pem = fs::read(self.directory.join(file(host))).ok()?;
         let certificate = Certificate::from_pem(&pem);
-        certificate.inspect_err(|error| tracing::warn!(host, %error, "a kept certificate is left alone")).ok()
+        certificate
+            .inspect_err(|error| tracing::warn!(host, %error, "a stored certificate can't be used and is ignored"))
+            .ok()
     }
 
-    /// Keeps the certificate of a host.
+    /// Stores the certificate of a host.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When the file can't be written.
     pub(super) fn keep_certificate(&self, host: &str, pem: &[u8]) -> io::Result<()> {
         self.keep(&file(host), pem)
     }
 
-    /// The account, if a readable one is kept.
+    /// The account; None = no readable one is stored.
     pub(super) fn account(&self) -> Option<AccountCredentials> {
         let text = fs::read(self.directory.join(ACCOUNT)).ok()?;
-        serde_json::from_slice(&text).inspect_err(|error| tracing::warn!(%error, "the kept account can't be read")).ok()
+        serde_json::from_slice(&text)
+            .inspect_err(|error| tracing::warn!(%error, "the stored account can't be read"))
+            .ok()
     }
 
-    /// Keeps the account.
+    /// Stores the account.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When the file can't be written.
     pub(super) fn keep_account(&self, account: &AccountCredentials) -> io::Result<()> {
         self.keep(ACCOUNT, &serde_json::to_vec(account)?)
     }
 
-    /// Keeps the authority that the directory's server is trusted by: its file.
+    /// Stores the authority by which the server of the directory is trusted. Returns the path of its file.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When the file can't be written.
     pub(super) fn keep_authority(&self, pem: &[u8]) -> io::Result<PathBuf> {
         self.keep(AUTHORITY, pem)?;
         Ok(self.directory.join(AUTHORITY))
     }
 
-    /// Drops the account: its authority doesn't know it.
+    /// Deletes the account, because its authority doesn't know it.
     pub(super) fn forget_account(&self) {
         let _ = fs::remove_file(self.directory.join(ACCOUNT));
     }
 
-    /// Writes a file that is never seen half written.
+    /// Writes a file so that no reader ever sees a half-written one.
     fn keep(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let half = self.directory.join(format!("{name}.{}", std::process::id()));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
@@ -91,7 +95,7 @@ fn file(host: &str) -> String {
     format!("{host}.pem")
 }
 
-/// The name of an authority's directory: its address without the scheme, in letters that every file system takes.
+/// The name of an authority's directory: its address without the scheme, in characters that every file system accepts.
 fn name(url: &str) -> String {
     let address = url.split_once("://").map_or(url, |(_, rest)| rest);
     address.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()

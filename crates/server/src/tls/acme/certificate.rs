@@ -1,4 +1,4 @@
-//! A certificate with its key, and when it has to be renewed.
+//! A certificate with its key, and the time at which it must be renewed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ pub(super) enum Unusable {
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
-    /// When two thirds of its life are over.
+    /// When two thirds of its lifetime are over.
     pub(super) due: SystemTime,
 }
 
@@ -32,7 +32,7 @@ impl Certificate {
     /// Reads a private key and the chain that belongs to it, in any order.
     ///
     /// # Errors
-    /// See [`Unusable`].
+    /// [`Unusable`] says why the certificate can't be used.
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, Unusable> {
         let key = PrivateKeyDer::from_pem_slice(pem)?;
         let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
@@ -44,14 +44,14 @@ impl Certificate {
     }
 }
 
-/// When two thirds of a life are over, as Let's Encrypt advises for lives of any length.
+/// When two thirds of a lifetime are over, as Let's Encrypt advises for lifetimes of any length.
 fn due(begin: Duration, end: Duration) -> Duration {
     begin + end.saturating_sub(begin) / 3 * 2
 }
 
-/// How long to wait after so many failures in a row: 2 minutes, then twice as long, at most an hour.
+/// How long to wait after this many failures in a row: 2 minutes, then twice as long each time, at most an hour.
 ///
-/// Five in the first hour: Let's Encrypt allows as many failures of a name.
+/// That makes five attempts in the first hour, which is how many failures of a name Let's Encrypt allows.
 pub(super) fn wait(failures: u32) -> Duration {
     Duration::from_secs(60) * (1 << failures.min(6)).min(60)
 }

@@ -17,23 +17,24 @@ use tokio::sync::Semaphore;
 
 use super::resolver::CertResolver;
 
-/// Connections served at a time; more wait in the kernel.
+/// How many connections are served at a time; more wait in the kernel.
 const CONNECTIONS: usize = 128;
 /// How long one connection may last.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The path prefix of challenge requests.
 const PATH: &str = "/.well-known/acme-challenge/";
 
-/// Reads a socket address. A text that begins with the colon stands for every interface.
+/// Reads a socket address. A text that begins with the colon means every interface.
 pub(super) fn address(text: &str) -> Result<SocketAddr, std::net::AddrParseError> {
     if text.starts_with(':') { format!("0.0.0.0{text}").parse() } else { text.parse() }
 }
 
-/// Serves challenges, for ever. `listener` must be non-blocking.
+/// Serves challenges; never returns. `listener` must be non-blocking.
 pub(super) async fn serve(listener: TcpListener, resolver: Arc<CertResolver>) -> Infallible {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let listener = tokio::net::TcpListener::from_std(listener);
-    let Ok(listener) = listener.inspect_err(|error| tracing::error!(%error, "proofs by HTTP can't be served")) else {
+    let Ok(listener) = listener.inspect_err(|error| tracing::error!(%error, "http-01 challenges can't be served"))
+    else {
         return std::future::pending().await;
     };
     loop {

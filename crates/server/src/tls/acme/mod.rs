@@ -1,5 +1,5 @@
-//! Certificates from an ACME authority (RFC 8555): the node orders them, answers the authority's challenges, stores
-//! them, and renews them when two thirds of their life are over.
+//! Certificates from an ACME authority (RFC 8555). The node orders them, answers the authority's challenges, stores
+//! them, and renews them when two thirds of their lifetime are over.
 
 mod cache;
 mod certificate;
@@ -30,7 +30,7 @@ use super::files::authorities;
 /// The renewal task before its thread has started: it orders and renews certificates once the node serves.
 pub(crate) struct PendingRenewal {
     renewal: Renewal,
-    /// The listener for `http-01` challenges. None = challenges are answered by TLS on the HTTP port.
+    /// The listener for `http-01` challenges; None = the HTTP port answers challenges by TLS.
     challenges: Option<TcpListener>,
     resolver: Arc<CertResolver>,
     ended: oneshot::Receiver<Infallible>,
@@ -64,7 +64,7 @@ pub(crate) struct Acme {
 }
 
 impl Acme {
-    /// Serves the stored certificates; the returned [`PendingRenewal`] orders the missing ones once it is started.
+    /// Serves the stored certificates. The returned [`PendingRenewal`] orders the missing ones once it is started.
     ///
     /// # Errors
     /// When a setting can't be used, the directory can't be made, or the address for `http-01` can't be bound.
@@ -85,7 +85,7 @@ impl Acme {
         Arc::clone(&self.resolver) as Arc<dyn ResolvesServerCert>
     }
 
-    /// The TLS configuration for a `tls-alpn-01` challenge handshake. None = the handshake is an ordinary one.
+    /// The TLS configuration for the handshake of a `tls-alpn-01` challenge; None = the handshake is an ordinary one.
     pub(super) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         self.resolver.challenge_config(hello)
     }
@@ -101,7 +101,7 @@ pub(super) fn check(settings: &AutocertSettings) -> Result<(), TlsError> {
     if settings.http { address(settings).map(drop) } else { Ok(()) }
 }
 
-/// The first host name, and the external account, if the settings name one.
+/// The first host name, and the external account; None = the settings name no account.
 fn checked(settings: &AutocertSettings) -> Result<(&String, Option<ExternalAccountKey>), TlsError> {
     let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
     if let Some(host) = settings.unusable_host() {
@@ -110,7 +110,7 @@ fn checked(settings: &AutocertSettings) -> Result<(&String, Option<ExternalAccou
     Ok((first, binding(settings)?))
 }
 
-/// The external account binding (RFC 8555, section 7.3.4). None = the settings have no key id.
+/// The external account binding (RFC 8555, section 7.3.4); None = the settings have no key id.
 fn binding(settings: &AutocertSettings) -> Result<Option<ExternalAccountKey>, TlsError> {
     if settings.eab_kid.is_empty() {
         return Ok(None);

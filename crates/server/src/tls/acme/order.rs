@@ -24,7 +24,7 @@ pub(super) enum OrderError {
     Authority(#[from] instant_acme::Error),
     #[error("the authority offers no {0:?} challenge for this name")]
     NoChallenge(ChallengeType),
-    #[error("the authority could not prove the name: {0}")]
+    #[error("the authority could not validate the name: {0}")]
     Unproved(String),
     #[error("the challenge certificate can't be made")]
     Proof(#[from] rcgen::Error),
@@ -33,18 +33,18 @@ pub(super) enum OrderError {
 }
 
 impl OrderError {
-    /// Whether the authority does not know the account, because the authority was set up anew, for example.
+    /// Whether the authority does not know the account, for example because the authority was set up again.
     pub(super) fn is_unknown_account(&self) -> bool {
         let OrderError::Authority(instant_acme::Error::Api(problem)) = self else { return false };
         problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:accountDoesNotExist")
     }
 }
 
-/// Proves control of a host by challenges of this kind, and fetches a certificate for it: its key and its chain, in
-/// PEM.
+/// Proves control of a host by challenges of this kind, and fetches a certificate for it. Returns its key and its chain
+/// in PEM.
 ///
 /// # Errors
-/// See [`OrderError`].
+/// [`OrderError`] says why the order failed.
 pub(super) async fn order(
     account: &Account,
     host: &str,
@@ -73,7 +73,7 @@ pub(super) async fn order(
     Ok(key + &chain)
 }
 
-/// The answer to a challenge of the authority.
+/// Makes the answer to a challenge of the authority.
 fn answer(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Challenge, OrderError> {
     let authorization = challenge.key_authorization();
     if challenge.r#type == ChallengeType::Http01 {
@@ -84,15 +84,14 @@ fn answer(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Challenge, Orde
     let key = KeyPair::generate()?;
     let chain: Vec<CertificateDer<'static>> = vec![params.self_signed(&key)?.der().clone()];
     let key = any_supported_type(&PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))?;
-    // Not `with_single_cert`: it rejects certificates with a critical extension that it does not know, and the
-    // certificate of a challenge has one.
+    // `with_single_cert` would reject the certificate: it does not know the critical extension that a challenge has.
     let served = SingleCertAndKey::from(CertifiedKey::new(chain, key));
     let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(served));
     config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
     Ok(Challenge::Tls(Arc::new(config)))
 }
 
-/// The authority's reason why the challenge failed.
+/// Why the challenge failed, according to the authority.
 async fn reason(order: &mut Order) -> String {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {

@@ -47,7 +47,7 @@ enum RenewalError {
     Unusable(#[from] super::certificate::Unusable),
     #[error("the authority does not answer")]
     Silent,
-    #[error("the certificate that the authority issued has to be renewed already: is this machine's clock right?")]
+    #[error("the certificate that the authority issued must be renewed already: check this machine's clock")]
     Stale,
 }
 
@@ -73,7 +73,7 @@ impl Renewal {
         renewal
     }
 
-    /// Orders the certificates that are due, for ever.
+    /// Orders the certificates that are due; never returns.
     pub(super) async fn run(mut self) -> Infallible {
         loop {
             for index in 0..self.hosts.len() {
@@ -106,7 +106,8 @@ impl Renewal {
         }
     }
 
-    /// A certificate that is not due: one that another node has stored in the same directory meanwhile, or a new one.
+    /// Returns a certificate that is not due: one that another node has meanwhile stored in the same directory, or a
+    /// new one.
     async fn fetch(&mut self, host: &str) -> Result<Certificate, RenewalError> {
         let is_good = |certificate: &Certificate| certificate.due > SystemTime::now();
         if let Some(certificate) = self.cache.certificate(host).filter(is_good) {
@@ -127,12 +128,12 @@ impl Renewal {
         let pem = ordered?;
         let certificate = Certificate::from_pem(pem.as_bytes())?;
         if let Err(error) = self.cache.keep_certificate(host, pem.as_bytes()) {
-            tracing::warn!(host, %error, "a certificate can't be kept: it will be ordered again at the next start");
+            tracing::warn!(host, %error, "a certificate can't be stored: it will be ordered again at the next start");
         }
         Some(certificate).filter(is_good).ok_or(RenewalError::Stale)
     }
 
-    /// The account: the one in use, the stored one, or a new one.
+    /// Returns the account: the one in use, the stored one, or a new one.
     async fn account(&mut self) -> Result<Account, instant_acme::Error> {
         if let Some(account) = &self.account {
             return Ok(account.clone());
@@ -152,7 +153,7 @@ impl Renewal {
         let (account, credentials) =
             self.builder()?.create(&new, self.settings.directory_url.clone(), self.binding.as_ref()).await?;
         if let Err(error) = self.cache.keep_account(&credentials) {
-            tracing::warn!(%error, "the account with the authority of certificates can't be kept");
+            tracing::warn!(%error, "the account at the certificate authority can't be stored");
         }
         Ok(account)
     }
@@ -160,7 +161,7 @@ impl Renewal {
     fn builder(&self) -> Result<AccountBuilder, instant_acme::Error> {
         match self.settings.ca_pem.as_str() {
             "" => Account::builder(),
-            // The library takes a file.
+            // The library takes only a file.
             value if is_inline_pem(value) => {
                 let pem = pem::read("http_server.tls_autocert.ca_pem", value).map_err(other)?;
                 Account::builder_with_root(self.cache.keep_authority(&pem).map_err(other)?)

@@ -22,7 +22,7 @@ pub(super) enum Challenge {
 /// Certificates and challenges, by host in lower case.
 #[derive(Debug)]
 pub(super) struct CertResolver {
-    /// The host whose certificate clients without SNI get.
+    /// The host whose certificate is served to clients without SNI.
     fallback: String,
     all: RwLock<Certificates>,
 }
@@ -55,8 +55,8 @@ impl CertResolver {
         ChallengeGuard { resolver: self, host: host.to_owned() }
     }
 
-    /// The TLS configuration for a `tls-alpn-01` challenge handshake. None = the handshake is not one, or no challenge
-    /// of its host is open.
+    /// The TLS configuration for the handshake of a `tls-alpn-01` challenge. None = it is not such a handshake, or no
+    /// challenge of its host is open.
     pub(super) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         let mut protocols = hello.alpn()?;
         if protocols.next() != Some(CHALLENGE_PROTOCOL) || protocols.next().is_some() {
@@ -68,7 +68,7 @@ impl CertResolver {
         }
     }
 
-    /// The body for an `http-01` request with this token. None = no such challenge is open.
+    /// The body for an `http-01` request with this token; None = no such challenge is open.
     pub(super) fn http_answer(&self, wanted: &str) -> Option<String> {
         self.read().challenges.values().find_map(|challenge| match challenge {
             Challenge::Http { token, answer } if token == wanted => Some(answer.clone()),

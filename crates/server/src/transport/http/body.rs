@@ -1,4 +1,4 @@
-//! The body of a request: its bytes in memory are counted, and the unread rest is skipped, so that the connection can
+//! The body of a request. Its bytes in memory are counted, and its unread rest is skipped, so that the connection can
 //! serve the next request.
 
 use std::cell::{Cell, RefCell};
@@ -18,11 +18,11 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::EXPECT;
 
-/// Most unread bytes of a body that are skipped, and the time for that; a connection with a longer rest is closed.
+/// How many unread bytes of a body are skipped at most, and for how long. A connection with a longer rest is closed.
 const PASSED_MAX: u64 = 64 * 1024;
 const PASSED_TIME: Duration = Duration::from_secs(5);
 
-/// Bytes in memory for requests and streams of HTTP: until this is dropped they count in
+/// Counts bytes in memory for requests and streams of HTTP. Until this is dropped, they count in
 /// [`crate::runtime::shard_handle::ShardHandle::http_buffered`].
 pub(crate) struct BodyBudget {
     buffered: Arc<AtomicUsize>,
@@ -35,7 +35,7 @@ impl BodyBudget {
         BodyBudget { buffered: Arc::clone(buffered), bytes }
     }
 
-    /// Counts `bytes` more.
+    /// Counts `bytes` more bytes.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.buffered.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
@@ -48,18 +48,18 @@ impl Drop for BodyBudget {
     }
 }
 
-/// The body of a request. Dropped unread, it leaves its rest to [`Rest`].
+/// The body of a request. If it is dropped unread, its rest goes to [`Rest`].
 pub(crate) struct RequestBody {
     incoming: Option<Incoming>,
-    /// The client sends the body: it did not ask for `100 Continue` first, or has got it.
+    /// Whether the client sends the body: it did not ask for `100 Continue` first, or it has received it.
     is_being_sent: bool,
-    /// Takes the unread rest. None over HTTP/2, where a stream ends without its connection.
+    /// Takes the unread rest; None over HTTP/2, where a stream can end without its connection.
     rest: Option<Rc<Rest>>,
     buffered: Arc<AtomicUsize>,
 }
 
 impl RequestBody {
-    /// Wraps a request so that its body is counted in `buffered`.
+    /// Wraps a request so that `buffered` counts its body.
     pub(crate) fn wrap(
         request: Request<Incoming>,
         rest: Option<Rc<Rest>>,
@@ -74,16 +74,16 @@ impl RequestBody {
         })
     }
 
-    /// The body as it comes, for a stream that is answered while it comes. None over HTTP/1.
+    /// Returns the body as it arrives, for a stream that is answered meanwhile; None over HTTP/1.
     #[cfg(feature = "grpc")]
     pub(crate) fn into_stream(mut self) -> Option<Incoming> {
         self.incoming.take_if(|_| self.rest.is_none())
     }
 
-    /// Reads the whole body. The second value counts its bytes until it is dropped.
+    /// Reads the whole body. The returned [`BodyBudget`] counts its bytes until it is dropped.
     ///
     /// # Errors
-    /// 413 when the body has more than `limit` bytes, 400 when the client breaks it off.
+    /// 413 if the body has more than `limit` bytes, 400 if the client breaks it off.
     pub(crate) async fn read(mut self, limit: usize) -> Result<(Bytes, BodyBudget), StatusCode> {
         self.is_being_sent = true;
         let mut budget = BodyBudget::new(&self.buffered, 0);
@@ -101,7 +101,7 @@ impl RequestBody {
             if whole.is_empty() && more.is_empty() {
                 whole = data;
             } else {
-                // Pieces are joined at once: many small ones would cost more memory than their bytes.
+                // Pieces are joined at once, because many small ones would use more memory than their bytes.
                 more.extend_from_slice(&std::mem::take(&mut whole));
                 more.extend_from_slice(&data);
             }
@@ -125,12 +125,12 @@ impl Drop for RequestBody {
 pub(crate) struct Rest {
     body: RefCell<Option<Incoming>>,
     is_given_up: Cell<bool>,
-    /// Wakes [`Rest::pass_over`].
+    /// The waker of the task that runs [`Rest::pass_over`].
     waker: RefCell<Option<Waker>>,
 }
 
 impl Rest {
-    /// Takes a body whose rest is to be skipped, or gives the connection up when the rest is too long.
+    /// Takes a body whose rest is to be skipped. If the rest is too long, it gives the connection up.
     fn put(&self, body: Incoming, is_being_sent: bool) {
         if is_being_sent && body.size_hint().lower() <= PASSED_MAX {
             self.body.replace(Some(body));
@@ -147,7 +147,7 @@ impl Rest {
         self.is_given_up.get()
     }
 
-    /// Ready with the next unread rest. It is polled with each request, so it must be cheap.
+    /// Becomes ready with the next unread rest. It is polled with each request, so it must be cheap.
     fn poll_rest(&self, context: &mut Context<'_>) -> Poll<Incoming> {
         if let Some(body) = self.body.take() {
             return Poll::Ready(body);
@@ -159,11 +159,12 @@ impl Rest {
         Poll::Pending
     }
 
-    /// Reads and discards unread rests, for ever. The caller polls this beside the connection.
+    /// Reads and discards unread rests; never returns. The caller polls this beside the connection.
     pub(crate) async fn pass_over(&self) -> Infallible {
         loop {
             let body = poll_fn(|context| self.poll_rest(context)).await;
-            // Boxed, because it is rare. A body that does not end in time is dropped, and its connection is closed.
+            // The future is boxed, because it is rare. If a body does not end in time, it is dropped and its connection
+            // is closed.
             let _ = Box::pin(tokio::time::timeout(PASSED_TIME, pass(body))).await;
         }
     }

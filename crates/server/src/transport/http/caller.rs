@@ -10,7 +10,7 @@ use crate::net::remote::Remote;
 use crate::node::Node;
 use crate::runtime::connection_guard::ConnectionGuard;
 
-/// Bytes of a request's head, and of hyper's read buffer.
+/// The largest head of a request, and the size of hyper's read buffer, in bytes.
 pub(crate) const HEAD_MAX: usize = 16 * 1024;
 
 /// The connection of a request, and the node and shard that serve it.
@@ -19,10 +19,10 @@ pub(crate) struct Origin {
     pub(crate) shard: ShardId,
     pub(crate) remote: Remote,
     pub(crate) side: PortRole,
-    /// The user id that the client's certificate names. None = it has no certificate, or the settings take no user
+    /// The user id that the client's certificate names; None = there is no certificate, or the settings take no user
     /// from it.
     pub(crate) user: Option<String>,
-    /// The connection arrived after the drain had started: only probes are answered.
+    /// Whether the connection arrived after the drain had started: then only probes are answered.
     pub(crate) is_late: bool,
     pub(crate) pass: Rc<ConnectionGuard>,
 }

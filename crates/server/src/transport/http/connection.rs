@@ -1,4 +1,4 @@
-//! What precedes the first request of a connection: the header of a proxy, TLS, and which version of HTTP it speaks.
+//! What precedes the first request of a connection: the header of a proxy, TLS, and the choice of the HTTP version.
 
 use std::net::TcpStream as StdTcpStream;
 use std::rc::Rc;
@@ -24,16 +24,16 @@ use crate::tls::Tls;
 
 /// The first bytes of an HTTP/2 connection (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// As many bytes of the preface tell it from any HTTP/1 request.
+/// How many bytes of the preface distinguish it from every HTTP/1 request.
 const PREFACE_DISTINCT: usize = 3;
 
-/// Runs the work of a connection until it ends or the pass is revoked.
+/// Runs the work of a connection until it ends, or until the shard revokes its guard.
 async fn run_until_revoked(caller: HttpCaller, work: impl AsyncFnOnce(Origin)) {
     let HttpCaller { node, shard, remote, side, pass } = caller;
     let pass = Rc::new(pass);
-    let is_late = *node.draining.borrow();
+    let is_late = node.drain.has_begun();
     if is_late {
-        // The client is told to connect to another node; the drain does not wait for it.
+        // The client gets a response that sends it to another node. The drain does not wait for it.
         pass.part();
     }
     let origin = Origin { node, shard, remote, side, user: None, is_late, pass: Rc::clone(&pass) };
@@ -45,8 +45,8 @@ async fn run_until_revoked(caller: HttpCaller, work: impl AsyncFnOnce(Origin)) {
     }
 }
 
-/// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already. If a request
-/// takes the connection over, the socket moves to the shard.
+/// Serves the requests of one connection. `prefix`: the bytes that were already read from it. If a request takes the
+/// connection over, the socket moves to the shard.
 pub(crate) async fn serve<R: Router>(caller: HttpCaller, socket: StdTcpStream, prefix: Bytes) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
     run_until_revoked(caller, async |origin| {
@@ -59,8 +59,8 @@ pub(crate) async fn serve<R: Router>(caller: HttpCaller, socket: StdTcpStream, p
     .await;
 }
 
-/// Reads the PROXY header where the port expects one, does the TLS handshake where the port speaks TLS, and then serves
-/// what the port serves.
+/// Reads the PROXY header if the port expects one, does the TLS handshake if the port uses TLS, and then serves the
+/// connection as its port does.
 pub(crate) async fn prepare<R: Router>(caller: HttpCaller, socket: StdTcpStream, port: Port) {
     let Ok(mut stream) = TcpStream::from_std(socket) else { return };
     run_until_revoked(caller, async |mut origin| {
@@ -87,18 +87,17 @@ pub(crate) async fn prepare<R: Router>(caller: HttpCaller, socket: StdTcpStream,
 }
 
 /// Does the work that precedes the first request. None = it failed, took longer than `http_server.header_timeout`, or
-/// the node started to drain: the client has sent no request yet. A client that connects during the drain
-/// (`is_late`) is served far enough to be told so.
+/// the node started to drain while the client had sent no request yet. A client that connects during the drain
+/// (`is_late`) is served until it gets that response.
 async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Option<T>>) -> Option<T> {
-    let mut draining = node.draining.subscribe();
     tokio::select! {
         biased;
         done = tokio::time::timeout(node.generation().settings.http_server.header_timeout, work) => done.ok().flatten(),
-        _ = draining.wait_for(|draining| *draining), if !is_late => None,
+        () = node.drain.begun(), if !is_late => None,
     }
 }
 
-/// The client that the PROXY header names. None = the header was malformed, incomplete or late.
+/// The client that the PROXY header names; None = the header was malformed, incomplete or late.
 async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
     let proxy = origin.remote.address;
     let remote = in_time(&origin.node, origin.is_late, proxy_protocol::read(stream, proxy)).await;
@@ -109,15 +108,15 @@ async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
     remote
 }
 
-/// The user that the certificate of the peer names. None = nobody, or the certificate is that of a trusted proxy, which
-/// names users by a header field: the proxy itself is no client.
+/// The user that the certificate of the peer names. None = it names no user, or the certificate is that of a trusted
+/// proxy. A proxy names users by a header field; the proxy itself is not a client.
 fn certified(origin: &Origin, user: impl FnOnce() -> Option<String>) -> Option<String> {
     let Origin { node, remote, .. } = origin;
     let is_proxy = node.generation().kept_fields.user.is_some() && node.generation().proxies.contains(remote.address);
     if is_proxy { None } else { user() }
 }
 
-/// Does the TLS handshake, then serves requests, or passes the socket to the shard for lines.
+/// Does the TLS handshake. Then it serves requests, or passes the socket to the shard for lines.
 async fn serve_tls<R: Router>(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_lines: bool) {
     let Some(stream) = accept_tls(&origin, stream, tls).await else { return };
     let session = stream.get_ref().1;
@@ -132,7 +131,7 @@ async fn serve_tls<R: Router>(mut origin: Origin, stream: TcpStream, tls: &Tls, 
     }
 }
 
-/// Lets the shard adopt a connection that speaks lines.
+/// Passes a connection with lines to the shard, which adopts it.
 fn adopt_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
     let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), HttpStream::Tls(stream).into_arrival()) else {
         return;
@@ -149,7 +148,8 @@ fn adopt_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
     );
 }
 
-/// Does the TLS handshake. None = it failed, or it was an ACME challenge, after which nothing else is served.
+/// Does the TLS handshake. None = it failed, or it was an ACME challenge, after which the connection serves nothing
+/// else.
 async fn accept_tls(origin: &Origin, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
     let stream = in_time(&origin.node, origin.is_late, async {
         let handshake = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;

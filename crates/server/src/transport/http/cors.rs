@@ -14,14 +14,14 @@ use crate::net::origin;
 use crate::net::remote::Remote;
 use crate::node::Node;
 
-/// Where a browser says whether the page is of the same origin or site.
+/// The header field in which a browser says whether the page is of the same origin or site.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The value of `Access-Control-Allow-Origin` that admits every page.
 const ANY: &str = "*";
 
-/// The origin of an allowed page; `*` when it is allowed only because every page is. None = the request has no `Origin`
-/// header.
+/// Returns the origin of an allowed page; `*` if it is allowed only because every page is. None = the request has no
+/// `Origin` header.
 ///
 /// # Errors
 /// The response to a page that is not allowed.
@@ -45,8 +45,8 @@ pub(super) fn check(
     Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
 }
 
-/// Lets the browser show an answer to the page. A page that `client.allowed_origins` does not name gets no answer to a
-/// request with credentials (cookies, certificates): an arbitrary page must not act as the user.
+/// Adds the headers that let the browser show an answer to the page. If `client.allowed_origins` does not name a page,
+/// it gets no answer to a request with credentials (cookies, certificates). Otherwise any page could act as the user.
 pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> HttpResponse {
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
@@ -59,7 +59,7 @@ pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> H
     answer
 }
 
-/// Answers a request of a path that pages of other origins post to, also the preflight of its browser.
+/// Answers a request for a path to which pages of other origins post, and the preflight request of the browser.
 pub(super) async fn answer_post<F>(
     node: &Node,
     peer: Remote,
@@ -84,7 +84,7 @@ where
     admit(answer, origin.as_ref())
 }
 
-/// The answer to a browser's preflight request.
+/// Answers a browser's preflight request.
 pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> HttpResponse {
     let mut answer = admit(HttpResponse::default(), origin);
     *answer.status_mut() = StatusCode::NO_CONTENT;

@@ -1,4 +1,5 @@
-//! Commands of clients that read an endless answer: each command comes in a request of its own, to any node and shard.
+//! Commands of clients that read an endless answer. Each command arrives in a request of its own, at any node and
+//! shard.
 
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
@@ -14,7 +15,7 @@ use crate::backend::nats::{self, Emulated};
 use crate::net::remote::Remote;
 use crate::node::Node;
 
-/// Answers a request of `/emulation`: forwards its commands to their session.
+/// Answers a request of `/emulation`: it forwards the commands to their session.
 pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
     cors::answer_post(node, peer, request, |request| forward(node, request)).await
 }

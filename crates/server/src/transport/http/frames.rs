@@ -1,34 +1,34 @@
-//! The heads of HTTP/2 frames in a stream of bytes (RFC 9113 section 4.1), however the bytes are cut into pieces.
-//! The scanner validates nothing: the HTTP/2 library does that. It finds out how much work a connection makes, and
-//! whether its next request is still incomplete.
+//! Finds the heads of HTTP/2 frames in a stream of bytes (RFC 9113 section 4.1), however the bytes are cut into pieces.
+//! The scanner validates nothing, because the HTTP/2 library does that. It finds out how much work a connection causes,
+//! and whether its next request is still incomplete.
 
-/// Bytes of a frame's head.
+/// The size of a frame's head, in bytes.
 const HEAD: usize = 9;
-/// Bytes before the first frame (RFC 9113 section 3.4).
+/// How many bytes precede the first frame (RFC 9113 section 3.4).
 const PREFACE: usize = 24;
-/// Types of frames.
+/// The types of frames that the scanner knows.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const PUSH_PROMISE: u8 = 5;
 const CONTINUATION: u8 = 9;
-/// The flag of a block of header fields that is whole.
+/// The flag of a complete block of header fields.
 const END_HEADERS: u8 = 4;
 
-/// Reads over the frames of one connection, from its first byte on.
+/// Scans the frames of one connection, from its first byte on.
 #[derive(Debug)]
 pub(super) struct FrameScanner {
-    /// Bytes of the preface that have not arrived yet.
+    /// How many bytes of the preface have not arrived yet.
     preface_left: usize,
     head: [u8; HEAD],
-    /// Bytes of `head` that have arrived.
+    /// How many bytes of `head` have arrived.
     head_length: usize,
-    /// Bytes of the current frame that have not arrived yet.
+    /// How many bytes of the current frame have not arrived yet.
     payload_left: usize,
-    /// The current frame carries a body.
+    /// Whether the current frame carries a body.
     is_data: bool,
-    /// A block of header fields has begun and is incomplete.
+    /// Whether a block of header fields has begun and is incomplete.
     is_in_block: bool,
-    /// The head of the first frame has arrived.
+    /// Whether the head of the first frame has arrived.
     has_begun: bool,
 }
 
@@ -45,8 +45,8 @@ impl FrameScanner {
         }
     }
 
-    /// Scans the next bytes of the connection. Returns the number of chargeable frames that have begun in them: all but
-    /// `DATA`, and `DATA` that carries fewer bytes than its head has.
+    /// Scans the next bytes of the connection. Returns how many chargeable frames begin in them. All frames are
+    /// chargeable except `DATA` that carries at least as many bytes as its head has.
     pub(super) fn scan(&mut self, mut bytes: &[u8]) -> usize {
         let mut charged = 0;
         loop {
@@ -97,7 +97,7 @@ mod tests {
         [&length[1..], &[kind, flags, 0, 0, 0, 1], &vec![0xff; payload]].concat()
     }
 
-    /// A connection, and the number of its frames that are charged.
+    /// Makes the bytes of a connection. Returns them with the number of frames that are charged.
     fn connection() -> (Vec<u8>, usize) {
         let frames = [
             (frame(4, 0, 36), 1),
@@ -145,7 +145,7 @@ mod tests {
         for (what, bytes) in [
             ("half a head", frame(6, 0, 8)[..5].to_vec()),
             ("half a ping", frame(6, 0, 8)[..12].to_vec()),
-            ("header fields that go on", frame(HEADERS, 0, 20)),
+            ("header fields that continue", frame(HEADERS, 0, 20)),
         ] {
             let mut scanner = FrameScanner { preface_left: 0, has_begun: true, ..FrameScanner::new() };
             scanner.scan(&bytes);

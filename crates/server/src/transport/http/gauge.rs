@@ -1,7 +1,7 @@
-//! The rate limit on HTTP/2 frames. The library answers `PING` and `SETTINGS` and follows `PRIORITY`,
-//! `WINDOW_UPDATE` and `RST_STREAM` by itself, so they are counted before it sees them: each is charged as a command,
-//! and a connection above `client.command_rate_limit` is not read until its time has come. On a port that serves no
-//! clients, a connection that has shown a key is not charged: its calls are a backend's.
+//! The rate limit on HTTP/2 frames. The library itself answers `PING` and `SETTINGS` and follows `PRIORITY`,
+//! `WINDOW_UPDATE` and `RST_STREAM`, so frames are counted before the library sees them. Each frame is charged as a
+//! command. A connection above `client.command_rate_limit` is not read until the rate allows it. On a port that serves
+//! no clients, a connection that has shown a key is not charged, because its calls are those of a backend.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub(super) struct BufferGauge {
     scanner: FrameScanner,
     rate_limiter: RateLimiter,
     timer: Rc<StreamsTimer>,
-    /// The connection is not read until this ends. None = it may be read.
+    /// Until this ends, the connection is not read; None = it may be read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -30,7 +30,7 @@ impl BufferGauge {
         BufferGauge { origin, scanner: FrameScanner::new(), rate_limiter: RateLimiter::default(), timer, pause: None }
     }
 
-    /// Ready when the connection may be read.
+    /// Becomes ready when the connection may be read.
     pub(super) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(pause) = &mut self.pause {
             std::task::ready!(pause.as_mut().poll(context));
@@ -40,7 +40,7 @@ impl BufferGauge {
         Poll::Ready(())
     }
 
-    /// Charges the frames in bytes that have been read.
+    /// Charges the frames in bytes that were read.
     pub(super) fn note_read(&mut self, bytes: &[u8]) {
         let frames = self.scanner.scan(bytes);
         self.timer.note_incomplete(self.scanner.is_incomplete());
@@ -53,7 +53,7 @@ impl BufferGauge {
         if let Some(until_us) = self.rate_limiter.charge([(frames, rate), (0, 0)], now_us) {
             node.shards[usize::from(*shard)].metrics.throttled.add_shared(1);
             self.pause = Some(Box::pin(sleep(Duration::from_micros(until_us.saturating_sub(now_us)))));
-            // The missing bytes wait in the socket, because the node does not read: that is not the client's fault.
+            // The missing bytes wait in the socket because the node does not read; that is not the client's fault.
             self.timer.note_incomplete(false);
         }
     }

@@ -1,5 +1,5 @@
-//! HTTP/1: hyper parses it. When a request takes its connection over, the socket moves to the shard and hyper's buffers
-//! are freed.
+//! HTTP/1, which hyper parses. When a request takes its connection over, the socket moves to the shard and hyper's
+//! buffers are freed.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::net::negotiated::Negotiated;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::mailbox::{AdoptedConnection, Message};
 
-/// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already.
+/// Serves the requests of one connection. `prefix`: the bytes that were already read from it.
 pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix: Bytes) {
     let origin = Rc::new(origin);
     let node = &origin.node;
@@ -42,8 +42,8 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
         let (timer, rest) = (Rc::clone(&timer), Rc::clone(&rest));
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
         let request = RequestBody::wrap(request, Some(Rc::clone(&rest)), counter);
-        // Boxed, because only a connection that can move gives its socket back. The future is copied into its box, so
-        // no other stands around it.
+        // The future is boxed, because only a connection that can move gives its socket back. It is copied into its
+        // box, so that no other future surrounds it.
         Box::pin(answer::<R>(origin, takeover, timer, rest, request))
     });
     let mut connection = http1::Builder::new()
@@ -59,17 +59,16 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
             )),
             service,
         );
-    let mut draining = node.draining.subscribe();
     let mut passing = std::pin::pin!(rest.pass_over());
     let ended = tokio::select! {
-        // The connection comes first: it answers the requests that it has read before a limit or a drain ends it.
+        // The connection comes first, so it answers the requests that it has read before a limit or a drain ends it.
         biased;
         ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
         never = &mut passing => match never {},
         () = takeover.now() => Ok(()),
         () = timer.overrun() => return,
-        _ = draining.wait_for(|draining| *draining), if !origin.is_late => {
-            // The current request is served, also when its head is still incomplete; no other request follows it.
+        () = node.drain.begun(), if !origin.is_late => {
+            // The current request is served, even if its head is still incomplete. No other request follows it.
             std::pin::Pin::new(&mut connection).graceful_shutdown();
             tokio::select! {
                 ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
@@ -100,7 +99,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     }
 }
 
-/// Answers one request. A request that takes its connection over leaves word in `takeover`.
+/// Answers one request. A request that takes its connection over announces it in `takeover`.
 async fn answer<R: Router>(
     origin: Rc<Origin>,
     takeover: Rc<Takeover>,
@@ -131,8 +130,8 @@ async fn answer<R: Router>(
     Ok(answer)
 }
 
-/// The connection as the shard adopts it; None = it does not. `prefix`: the bytes that the client has sent after its
-/// request.
+/// The connection in the form that the shard adopts; None = the shard does not adopt it. `prefix`: the bytes that the
+/// client has sent after its request.
 fn adopted_connection(
     origin: &Origin,
     taken: Taken,

@@ -1,5 +1,5 @@
-//! HTTP/2: an endless answer, or a WebSocket (RFC 8441), is one of many streams of a socket. The shard gets one end of
-//! a pair of sockets, and a task carries the bytes between the other end and the stream.
+//! HTTP/2. An endless answer or a WebSocket (RFC 8441) is one of many streams of a socket. The shard gets one end of a
+//! pair of sockets, and a task carries the bytes between the other end and the stream.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -34,42 +34,46 @@ use crate::net::negotiated::Negotiated;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::mailbox::{AdoptedConnection, Message};
 
-/// Streams that a client may have open at a time.
+/// How many streams a client may have open at a time.
 const STREAMS_MAX: u32 = 250;
-/// Most bytes of an endless answer in one piece, and most that wait in a stream for the client's window.
+/// The largest piece of an endless answer, and how much may wait in a stream for the client's window, in bytes.
 const PIECE: usize = 8 * 1024;
 const SEND_MAX: usize = 8 * 1024;
-/// Bytes of a WebSocket that are copied at once, in each direction.
+/// How many bytes of a WebSocket are copied at once in each direction.
 const CARRIED: usize = 4 * 1024;
-/// Room in the pair of sockets of a stream, from the shard and to it, bytes; Linux makes it twice that for its own
-/// records (socket(7)).
+/// The room in a stream's pair of sockets, from the shard and to it, in bytes. Linux doubles it for its own records
+/// (socket(7)).
 const PAIR_FROM_SHARD: usize = 8 * 1024;
 const PAIR_TO_SHARD: usize = 4 * 1024;
-/// Bytes that a client may send ahead on one stream, and on all streams of a connection together.
+/// How many bytes a client may send ahead on one stream, and on all streams of a connection together.
 const STREAM_WINDOW: u32 = 32 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-// One stream may be filled without the others, and what is carried at once fits into the pair of sockets.
+// One stream may be full without the others, and the pair of sockets has room for the bytes that are carried at once.
 const _: () = assert!(STREAM_WINDOW <= CONNECTION_WINDOW && CARRIED <= PAIR_TO_SHARD && CARRIED <= PAIR_FROM_SHARD);
-/// The most that a stream holds, bytes: what waits for the client's window and a piece more (16 KiB), what is carried
-/// and waits to be (4 × 4 KiB), its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields
-/// (8 KiB), and what the client has sent ahead (32 KiB).
+/// How many bytes a stream holds at most:
+///
+/// - bytes that wait for the client's window, and a piece more: 16 KiB
+/// - bytes that are carried or wait to be carried: 4 × 4 KiB
+/// - its pair of sockets: 2 × 8 KiB + 2 × 4 KiB
+/// - its task, state and header fields: 8 KiB
+/// - bytes that the client has sent ahead: 32 KiB
 const STREAM_HELD: usize =
     SEND_MAX + PIECE + 4 * CARRIED + 2 * PAIR_FROM_SHARD + 2 * PAIR_TO_SHARD + 8 * 1024 + STREAM_WINDOW as usize;
-/// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header
+/// How many more bytes a connection holds at most: buffers of the socket, of TLS and of the compression of header
 /// fields.
 const CONNECTION_HELD: usize = 64 * 1024;
-/// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by
-/// their own length.
+/// A connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by their
+/// own length.
 const _: () = assert!(CONNECTION_HELD + STREAMS_MAX as usize * STREAM_HELD < 25 * 1024 * 1024);
-/// Bytes that the system takes ahead of what the link takes. What a client does not read waits in the node, where it is
-/// counted, or dropped when it is old.
+/// How many bytes the system takes ahead of the link. Bytes that a client does not read wait in the node, where they
+/// are counted, or dropped when they are old.
 const UNSENT_MAX: u32 = 16 * 1024;
 /// How long a client may take to close after the node has announced the end of the connection.
 const PARTING: Duration = Duration::from_secs(5);
 /// The time between two `PING` frames of the node, and how long the client may take to answer one.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
-/// Serves the streams of one connection. `prefix` holds the bytes that have been read from it already.
+/// Serves the streams of one connection. `prefix`: the bytes that were already read from it.
 pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix: Bytes) {
     stream.limit_unsent(UNSENT_MAX);
     let origin = Rc::new(origin);
@@ -82,7 +86,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
         service_fn(move |request: Request<Incoming>| {
             let under_way = UnderWay::begin(&origin, &timer, &requests);
             let origin = Rc::clone(&origin);
-            // Boxed, because the future is large, and is moved several times before it is first polled.
+            // The future is boxed, because it is large and is moved several times before it is first polled.
             Box::pin(async move { Ok::<_, Infallible>(answer::<R>(&origin, request, under_way).await) })
         })
     };
@@ -103,16 +107,15 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
                 service,
             ),
     );
-    let mut draining = node.draining.subscribe();
     let is_late = origin.is_late;
     tokio::select! {
         _ = connection.as_mut() => return,
         overrun = timer.overrun() => if overrun == Overrun::Incomplete {
             return;
         },
-        _ = draining.wait_for(|draining| *draining), if !is_late => {}
+        () = node.drain.begun(), if !is_late => {}
     }
-    // `GOAWAY` tells the client which requests are served: those that cross it on the wire are (RFC 9113 section 6.8).
+    // `GOAWAY` says which requests are served: those that cross it on the wire are (RFC 9113 section 6.8).
     connection.as_mut().graceful_shutdown();
     loop {
         tokio::select! {
@@ -136,8 +139,8 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
     }
 }
 
-/// A request, or the stream that it has opened. While one exists the connection is not idle: the request has a timeout
-/// of its own.
+/// A request, or the stream that it has opened. While one exists, the connection is not idle: the request has its own
+/// timeout.
 struct UnderWay {
     timer: Rc<StreamsTimer>,
     requests: Rc<Cell<usize>>,
@@ -156,7 +159,7 @@ impl UnderWay {
         }
     }
 
-    /// A whole answer. Its bytes are counted until the stream has sent them.
+    /// Makes a whole answer. Its bytes are counted until the stream has sent them.
     fn whole(mut self, answer: respond::HttpResponse) -> Http2Response {
         answer.map(|body| {
             let mut budget = self.budget.take();
@@ -203,10 +206,10 @@ impl Body for Whole {
     }
 }
 
-/// A body that is not whole when its answer begins.
+/// A body that is not complete when its answer begins.
 enum Streamed {
     Endless(Endless),
-    /// A message of gRPC and its trailers, or a stream of messages.
+    /// A gRPC message with its trailers, or a stream of messages.
     #[cfg(feature = "grpc")]
     Grpc {
         body: tonic::body::Body,
@@ -279,7 +282,7 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
     }
 }
 
-/// Lets the shard adopt one end of a new pair of sockets, and returns the other end. None = the system refused a pair.
+/// Passes one end of a new pair of sockets to the shard, and returns the other end; None = the system refused a pair.
 fn adopt(
     origin: &Origin,
     timer: &StreamsTimer,
@@ -296,14 +299,14 @@ fn adopt(
     let own_end = UnixStream::from_std(own_end).ok()?;
     let socket = AcceptedSocket::Pair(shard_end);
     let adopted = AdoptedConnection { socket, negotiated, response_head, prefix, user: origin.user.clone() };
-    // Sessions are counted separately from here on. When the last one has ended, the connection has little time left.
+    // From here on sessions are counted separately. After the last one has ended, the connection has little time left.
     origin.pass.settle();
     timer.note_session();
     origin.node.send(origin.shard, Message::Adopt(Box::new(adopted)));
     Some(own_end)
 }
 
-/// Opens an endless answer: the shard writes its body.
+/// Opens an endless answer, whose body the shard writes.
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Response {
     let response_head = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent, admission, fields } = admitted;
@@ -316,9 +319,8 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Respon
     answer
 }
 
-/// Copies a WebSocket's bytes in both directions. When the shard has closed its end, the client has [`PARTING`] to
-/// close its side too; then the stream is reset. A client that keeps the stream's window closed for `stall` ends it as
-/// well.
+/// Copies a WebSocket's bytes in both directions. After the shard has closed its end, the client has [`PARTING`] to
+/// close its side too; then the stream is reset. It also ends if a client keeps the stream's window closed for `stall`.
 async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under_way: UnderWay) {
     let Ok(stream) = upgrade.await else { return };
     let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(stream));
@@ -352,7 +354,7 @@ async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under
     }
 }
 
-/// A body that ends when the shard closes its end. When the body is dropped, the shard sees that the client has gone.
+/// A body that ends when the shard closes its end. When the body is dropped, the shard sees that the client is gone.
 struct Endless {
     pair: UnixStream,
     _under_way: UnderWay,
@@ -376,7 +378,7 @@ impl Body for Endless {
                 if length == 0 {
                     return Poll::Ready(None);
                 }
-                // Copied, so that no more memory than needed is kept until the client's window opens.
+                // The piece is copied, so that no more memory than needed is kept until the client's window opens.
                 Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(&piece[..length])))))
             }
         }

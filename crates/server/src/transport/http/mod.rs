@@ -1,4 +1,4 @@
-//! HTTP/1 and HTTP/2, with TLS or without. What answers a request is a [`Router`] of a higher floor.
+//! HTTP/1 and HTTP/2, with or without TLS. A [`Router`] of a higher layer answers the requests.
 
 pub(crate) mod body;
 mod caller;

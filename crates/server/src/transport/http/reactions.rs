@@ -1,4 +1,4 @@
-//! Reactions of clients that only listen: each comes in a request of its own, to any node and shard.
+//! Reactions of clients of one-way transports. Each reaction arrives in a request of its own, at any node and shard.
 
 use bytes::Bytes;
 use hyper::{Request, StatusCode};
@@ -12,24 +12,25 @@ use crate::backend::nats::{self, Emulated};
 use crate::net::remote::Remote;
 use crate::node::Node;
 
-/// The path.
+/// The path of these requests.
 pub(crate) const PATH: &str = "/reactions";
-/// Largest body, bytes.
+/// The largest body of such a request, in bytes.
 const BODY_SIZE_MAX: usize = 4_096;
 
-/// Whose reaction it is. What it is, the client's session reads.
+/// Which client sends the reaction. The client's session reads the reaction itself.
 #[derive(Deserialize)]
 struct ReactingClient<'a> {
-    /// The session's name, as its connect push says it.
+    /// The session's name, as its connect push contains it.
     session: String,
-    /// The node that has it.
+    /// The node that has the session.
     node: String,
-    /// Only to see that it is there.
+    /// The channel, parsed only to check that it is present.
     #[serde(borrow)]
     channel: &'a RawValue,
 }
 
-/// Answers a request of `/reactions`: forwards the reaction to its session. The answer says that it is on its way.
+/// Answers a request of `/reactions`: it forwards the reaction to its session. The answer confirms that the reaction
+/// was forwarded, not that it was counted.
 pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
     cors::answer_post(node, peer, request, |request| forward(node, request)).await
 }

@@ -1,4 +1,4 @@
-//! Responses.
+//! Responses of HTTP that more than one endpoint uses.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -9,7 +9,7 @@ use crate::net::host::HostRefusal;
 
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
-/// A response that refuses a request. Boxed, because it is rare and large.
+/// A response that refuses a request. It is boxed, because it is rare and large.
 pub(crate) type RefusalResponse = Box<HttpResponse>;
 
 pub(crate) const JSON: &str = "application/json";
@@ -36,7 +36,8 @@ pub(crate) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
     response
 }
 
-/// The response to a client that comes while the node drains: it should retry, at another node or after the restart.
+/// The response to a client that connects while the node drains. The client should retry, at another node or after the
+/// restart.
 pub(crate) fn draining() -> HttpResponse {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

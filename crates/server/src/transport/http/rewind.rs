@@ -1,4 +1,4 @@
-//! The byte stream under HTTP: a socket, with TLS or without, of which some bytes may have been read already.
+//! The byte stream under HTTP: a socket, with or without TLS, of which some bytes may have been read already.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,25 +19,24 @@ use super::timeouts::TimeoutTimer;
 use crate::net::socket::AcceptedSocket;
 use crate::runtime::connection_guard::ConnectionGuard;
 
-/// A socket, with TLS or without.
+/// A socket, with or without TLS.
 pub(super) enum HttpStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl HttpStream {
-    /// Makes the system take no more output than this many bytes ahead of what it can send (tcp(7),
-    /// TCP_NOTSENT_LOWAT).
+    /// Makes the system take no more output than this many bytes ahead of what it can send (tcp(7), TCP_NOTSENT_LOWAT).
     pub(super) fn limit_unsent(&self, bytes: u32) {
         let socket = match self {
             HttpStream::Plain(socket) => SockRef::from(socket),
             HttpStream::Tls(stream) => SockRef::from(stream.get_ref().0),
         };
-        // A system that can't do it takes as much as its buffers hold.
+        // A system without this option takes as much as its buffers hold.
         let _ = socket.set_tcp_notsent_lowat(bytes);
     }
 
-    /// The socket in the form that the shard adopts.
+    /// Returns the socket in the form that the shard adopts.
     ///
     /// # Errors
     /// When the runtime can't release the socket.
@@ -52,36 +51,36 @@ impl HttpStream {
     }
 }
 
-/// How long, and up to how many bytes, the node reads on after it has closed a connection for writing: somewhat more
-/// than the largest body of a request by default.
+/// For how long, and up to how many bytes, the node continues to read after it has closed a connection for writing. It
+/// is somewhat more than the largest body of a request by default.
 const PARTING_TIME: Duration = Duration::from_secs(5);
 const PARTING_SIZE: usize = 16 * 1024 * 1024;
-/// Bytes read and discarded at once meanwhile.
+/// How many bytes are read and discarded at once meanwhile.
 const PARTING_PIECE: usize = 8 * 1024;
 
 /// What is notified of the bytes that are read.
 pub(super) enum ConnectionWatch {
-    /// HTTP/1: the timer learns when a request begins, and the pass when the last answer has been sent.
+    /// HTTP/1: the timer is notified when a request begins, and the guard when the last answer was sent.
     Requests(Rc<TimeoutTimer>, Rc<ConnectionGuard>),
     /// HTTP/2: the gauge counts the frames.
     Frames(Box<BufferGauge>),
-    /// Nobody: it is HTTP no longer.
+    /// Nothing, because the connection is no longer HTTP.
     Nothing,
 }
 
-/// A socket, the bytes that were read from it before, and what is notified of later bytes.
+/// A socket, the bytes that were read from it before, and the watch on later bytes.
 pub(super) struct Rewind {
     prefix: Bytes,
     stream: HttpStream,
     watch: ConnectionWatch,
-    /// The last write was refused: the socket's buffer was full.
+    /// Whether the last write was refused because the socket's buffer was full.
     owes: bool,
     parting: Option<Box<Parting>>,
 }
 
-/// The end of a connection (RFC 9112 section 9.6). The node reads and discards what the client still sends for a while:
-/// if the socket were closed with unread bytes, or before some arrive, the kernel would answer with a reset, which can
-/// destroy the last answer before the client has read it.
+/// The end of a connection (RFC 9112 section 9.6). For a while, the node reads and discards what the client still
+/// sends. If the socket were closed with unread bytes, or before some arrive, the kernel would answer with a reset. A
+/// reset can destroy the last answer before the client has read it.
 struct Parting {
     end: Pin<Box<Sleep>>,
     left: usize,
@@ -198,7 +197,7 @@ impl AsyncWrite for Rewind {
 }
 
 impl Parting {
-    /// Ready when the client has closed its side too, or when [`PARTING_TIME`] or [`PARTING_SIZE`] is used up.
+    /// Becomes ready when the client has closed its side too, or when [`PARTING_TIME`] or [`PARTING_SIZE`] is used up.
     fn poll(&mut self, stream: &mut HttpStream, context: &mut Context<'_>) -> Poll<()> {
         while self.end.as_mut().poll(context).is_pending() {
             let mut piece = [MaybeUninit::uninit(); PARTING_PIECE];

@@ -28,17 +28,17 @@ pub(crate) const PROTOBUF: &str = "application/octet-stream";
 pub(crate) struct Admitted {
     pub(crate) transport: Transport,
     pub(crate) wire: Wire,
-    /// Header fields of the answer.
+    /// The header fields of the answer.
     pub(crate) headers: HeaderMap,
     /// The commands that the client has sent with its request.
     pub(crate) commands: Bytes,
     pub(crate) agent: Agent,
     pub(crate) admission: Admission,
-    /// What is kept of the request's header fields.
+    /// The header fields of the request that the node keeps.
     pub(crate) fields: RequestFields,
 }
 
-/// The transport with an endless answer that is served at this path, and its settings. None = none is.
+/// The transport with an endless answer at this path, and its settings; None = there is no such transport.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpStreamSettings)> {
     let settings = &node.generation().settings;
     let transports = [
@@ -53,10 +53,10 @@ pub(crate) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpSt
         .map(|(transport, settings)| (transport, settings.clone()))
 }
 
-/// Admits a client.
+/// Admits a client that asks for an endless answer.
 ///
 /// # Errors
-/// The response that refuses it.
+/// The response that refuses the client.
 pub(crate) async fn admit(
     node: &Arc<Node>,
     peer: Remote,
@@ -142,8 +142,8 @@ fn coding_of(settings: &HttpStreamSettings, headers: &HeaderMap) -> Coding {
     }
 }
 
-/// Whether an `Accept-Encoding` field accepts gzip (RFC 9110 section 12.5.3). A mere `*` does not count: clients that
-/// send it hardly ever expect compressed streams.
+/// Whether an `Accept-Encoding` field accepts gzip (RFC 9110 section 12.5.3). A mere `*` does not count, because
+/// clients that send it hardly ever expect compressed streams.
 fn accepts_gzip(field: &str) -> bool {
     field.split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
@@ -165,7 +165,7 @@ fn wire_of(transport: Transport, coding: Coding, headers: &HeaderMap) -> Wire {
     Wire { encoding, framing }
 }
 
-/// The value of `cf_connect`.
+/// The value of the query parameter `cf_connect`.
 fn connect_of(query: &str) -> Option<Bytes> {
     let value = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "cf_connect")?.1;
     Some(match value {
@@ -189,9 +189,9 @@ impl Admitted {
         head.into()
     }
 
-    /// The bytes before the first event: the gzip header, else none. An empty line here would share a packet with the
-    /// first event, and parsers that take a line end for the end of an event (`eventsource` before version 3) would
-    /// skip both.
+    /// The bytes before the first event: the gzip header, or none. An empty line here would share a packet with the
+    /// first event. Parsers that take a line end for the end of an event (`eventsource` before version 3) would skip
+    /// both.
     pub(crate) fn prelude(&self) -> Vec<u8> {
         match self.wire.framing {
             Framing::EventStream(Coding::Gzip { .. }) | Framing::Stream(Coding::Gzip { .. }) => {

@@ -1,4 +1,4 @@
-//! The takeover: how a request takes its connection out of HTTP.
+//! How a request takes its connection out of HTTP.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ pub(crate) enum Taken {
     Upgrade(Negotiated),
     /// An endless answer to this request.
     Stream(Box<Admitted>),
-    /// Whatever a task makes of it, once the answer is written, or at once.
+    /// A task takes it, once the answer is written, or at once.
     HandOver(HandedOver),
 }
 
@@ -27,12 +27,12 @@ pub(crate) struct Takeover {
 }
 
 impl Takeover {
-    /// The connection is taken over once the answer is written.
+    /// Announces that the connection is taken over once the answer is written.
     pub(crate) fn set(&self, taken: Taken) {
         self.taken.replace(Some(taken));
     }
 
-    /// Takes the connection over at once. Never returns: hyper writes no answer.
+    /// Takes the connection over at once. It never returns, so hyper writes no answer.
     pub(crate) async fn take(&self, taken: Taken) -> HttpResponse {
         self.set(taken);
         self.now.notify_one();
@@ -44,7 +44,7 @@ impl Takeover {
         self.now.notified().await;
     }
 
-    /// Removes what a request has announced. None = no request has taken the connection over.
+    /// Removes and returns the announcement; None = no request has taken the connection over.
     pub(crate) fn taken(&self) -> Option<Taken> {
         self.taken.take()
     }

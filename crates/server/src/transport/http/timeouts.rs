@@ -1,5 +1,5 @@
-//! The stage of a connection's current request, and how long it may stay there. Each connection has one timer, which
-//! wakes only when a limit may be reached; hyper's own timer would be set anew for each request.
+//! The stage of a connection's current request, and how long it may stay in it. Each connection has one timer, which
+//! wakes only when a limit may be reached. Hyper's own timer would be set again for each request.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::runtime::clock::Ticks;
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestStage {
-    /// Between requests: no byte of the next one has arrived. Limit: `http_server.idle_timeout`.
+    /// Between requests: no byte of the next one has arrived. The limit is `http_server.idle_timeout`.
     Waiting,
-    /// A request has begun, and its head is incomplete. Limit: `http_server.header_timeout`.
+    /// A request has begun, and its head is incomplete. The limit is `http_server.header_timeout`.
     Head,
-    /// The head is complete: the body is read and the request is served. Limit: `http_server.request_timeout`.
+    /// The head is complete: the body is read and the request is served. The limit is `http_server.request_timeout`.
     Request,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct TimeoutTimer {
 }
 
 impl TimeoutTimer {
-    /// The timer of a connection of which a part of the first head has been read.
+    /// Makes the timer of a connection. A part of the first head has been read already.
     pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
         let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
         TimeoutTimer { ticks, limits, stage: Cell::new(RequestStage::Head), since_us: Cell::new(ticks.elapsed_us()) }
@@ -39,14 +39,14 @@ impl TimeoutTimer {
         self.since_us.set(self.ticks.elapsed_us());
     }
 
-    /// The socket has accepted bytes of an answer: the time between two requests begins with the last of them.
+    /// Notes that the socket has taken bytes of an answer. The time between two requests begins with the last of them.
     pub(super) fn note_written(&self) {
         if self.stage.get() == RequestStage::Waiting {
             self.enter(RequestStage::Waiting);
         }
     }
 
-    /// Bytes have arrived; they may be the first of a request.
+    /// Notes that bytes have arrived, which may be the first of a request.
     pub(super) fn note_read(&self) {
         if self.stage.get() == RequestStage::Waiting {
             self.enter(RequestStage::Head);
@@ -59,7 +59,7 @@ impl TimeoutTimer {
             let limit = self.limits[self.stage.get() as usize];
             let spent = Duration::from_micros(self.ticks.elapsed_us() - self.since_us.get());
             match limit.checked_sub(spent) {
-                // A later stage may have a shorter limit: check again by then.
+                // A later stage may have a shorter limit, so it is checked again by then.
                 Some(left) if !left.is_zero() => {
                     tokio::time::sleep(left.min(self.limits[RequestStage::Head as usize])).await
                 }
@@ -72,22 +72,22 @@ impl TimeoutTimer {
 /// The shortest sleep between two checks of the limits.
 const CHECK_MIN: Duration = Duration::from_millis(1);
 
-/// The timer of an HTTP/2 connection. Its requests have timeouts of their own.
+/// The timer of an HTTP/2 connection. Its requests have their own timeouts.
 pub(super) struct StreamsTimer {
     ticks: Ticks,
     idle_timeout: Cell<Duration>,
     header_timeout: Duration,
-    /// The time since which no request is under way, microseconds of the node's clock; None = one is under way.
+    /// Since when no request is under way, in microseconds of the node's clock; None = a request is under way.
     idle_since_us: Cell<Option<u64>>,
-    /// The time since which a frame or a header block of the client is incomplete, microseconds of the node's clock;
-    /// None = none is.
+    /// Since when a frame or a header block of the client is incomplete, in microseconds of the node's clock; None =
+    /// everything is complete.
     incomplete_since_us: Cell<Option<u64>>,
 }
 
 /// The limit that a connection has exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overrun {
-    /// `http_server.header_timeout`: the client has begun a frame or a header block and does not finish it.
+    /// `http_server.header_timeout`: the client has begun a frame or a header block and does not complete it.
     Incomplete,
     /// `http_server.idle_timeout`: no request has been under way. Pings and other control frames do not count as
     /// requests.
@@ -95,7 +95,7 @@ pub(super) enum Overrun {
 }
 
 impl StreamsTimer {
-    /// The timer of a connection that has just begun.
+    /// Makes the timer of a connection that has just begun.
     pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
         let now_us = Cell::new(Some(ticks.elapsed_us()));
         let HttpServerSettings { idle_timeout, header_timeout, .. } = *settings;
@@ -103,8 +103,8 @@ impl StreamsTimer {
         StreamsTimer { ticks, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
     }
 
-    /// The connection carries a session. Once its last session has ended the connection is no longer authenticated, so
-    /// it may idle no longer than `http_server.header_timeout`.
+    /// Notes that the connection carries a session. After its last session has ended, the connection is no longer
+    /// authenticated. Then it may be idle for at most `http_server.header_timeout`.
     pub(super) fn note_session(&self) {
         self.idle_timeout.set(self.idle_timeout.get().min(self.header_timeout));
     }

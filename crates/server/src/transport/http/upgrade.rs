@@ -1,4 +1,5 @@
-//! The WebSocket handshake through hyper: for a request that arrived in pieces, after other requests, or is refused.
+//! The WebSocket handshake through hyper, for a request that arrived in pieces, came after other requests, or is
+//! refused.
 
 use hyper::ext::Protocol;
 use hyper::header::{
@@ -18,7 +19,7 @@ use crate::net::transport::Transport;
 use crate::node::Node;
 use crate::transport::handshake::{self, Granted, HandshakeRefusal};
 
-/// The response to a client whose address has as many connections as it may.
+/// The response to a client whose address has as many connections as it may have.
 pub(crate) const ADDRESS_FULL: &str = "too many connections from this address\n";
 /// The response to a client whose address is refused for a while.
 pub(crate) const ADDRESS_REFUSED: &str = "this address is refused for a while\n";
@@ -28,7 +29,7 @@ pub(crate) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded name different
 /// Answers the handshake of a WebSocket.
 ///
 /// # Errors
-/// The response that refuses it.
+/// The response that refuses the handshake.
 pub(crate) fn answer(
     node: &Node,
     peer: Remote,
@@ -51,7 +52,7 @@ pub(crate) fn answer(
     Ok((answer, negotiated(node, peer, transport, granted, request.headers())))
 }
 
-/// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
+/// Answers a handshake over HTTP/2: an extended CONNECT (RFC 8441 section 5).
 fn extended(
     node: &Node,
     peer: Remote,
@@ -81,7 +82,7 @@ fn negotiated(node: &Node, peer: Remote, transport: Transport, granted: Granted,
     }
 }
 
-/// The response to a refused handshake. Logs the refusals whose cause an operator can correct.
+/// Makes the response to a refused handshake. It logs refusals whose cause an operator can correct.
 fn log_and_refuse(
     node: &Node,
     peer: Remote,
@@ -132,7 +133,7 @@ fn switch(granted: &Granted) -> HttpResponse {
     response
 }
 
-/// Adds the header fields of both kinds of handshake: subprotocol and compression.
+/// Adds the header fields that both kinds of handshake have: subprotocol and compression.
 fn offer(granted: &Granted, headers: &mut HeaderMap) {
     if let Some(subprotocol) = granted.subprotocol {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));

@@ -1,4 +1,4 @@
-//! Nodes that write at the same time, in threads of their own, and die within their requests.
+//! Nodes that write at the same time in separate threads, and die within their requests.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::stage::on_postgres;
 
 const KEYS: u64 = 60;
 
-/// What every process holds that has not died, at the end.
+/// What all living processes hold at the end.
 type Truth = Mutex<BTreeMap<StateKey, u32>>;
 
 fn key(number: u64) -> StateKey {
@@ -26,7 +26,7 @@ fn key(number: u64) -> StateKey {
     if number.is_multiple_of(2) { StateKey::Channel((*name).into()) } else { StateKey::User(name.into()) }
 }
 
-/// Lives of one node: each holds and releases keys, and ends in the middle of a request; the last one lives on.
+/// The lives of one node. Each life holds and releases keys, and ends in the middle of a request, except the last one.
 fn process(real: &Real, thread: u64, truth: &Truth, is_over: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut random = Rng::with_seed(thread);
@@ -58,7 +58,7 @@ fn process(real: &Real, thread: u64, truth: &Truth, is_over: &AtomicBool) {
                 }
                 while ledger.sweep().await.expect("the database works").has_more {}
             };
-            // The last step of all but the last process ends somewhere within.
+            // The last step of every process except the last one ends at a random moment within it.
             let patience = if step == 39 && !is_last { random.u64(..8) } else { 60_000 };
             let _ = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(patience), work).await });
         }
@@ -100,7 +100,7 @@ fn nodes_that_write_at_once_tell_each_change_once() {
             }
             is_over.store(true, Relaxed);
         });
-        // The lives that have died are over, and the last ones go on: their leases are the newest.
+        // The dead lives are over, and the last ones continue, because their leases are the newest.
         let truth = truth.into_inner().expect("no thread has panicked");
         real.execute(
             "UPDATE touchline.event_node SET lease_until_ms = CASE WHEN incarnation IN (SELECT max(incarnation) \

@@ -1,4 +1,4 @@
-//! What the model and the databases have in common: requests of nodes, a clock, and what was told.
+//! The common interface of the model and the databases: requests of nodes, a clock, and the reported events.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ pub(crate) const LEASE: Duration = Duration::from_secs(6);
 pub(crate) const DELAY: Duration = Duration::from_secs(5);
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 pub(crate) const REMEMBER: Duration = Duration::from_secs(3_600);
-/// Keys that nobody holds and that are remembered.
+/// The maximum number of unheld keys that are remembered.
 pub(crate) const KEYS_MAX: u64 = 2;
-/// The kind of all events but resets.
+/// The kind of all events except resets.
 pub(crate) const WORD: &str = "connected";
 
 /// A ledger that several nodes use, with a clock that only a test moves.
 pub(crate) trait Desk {
-    /// A process begins: one more of a node.
+    /// Starts a process of a node.
     fn start(&mut self, node: &str);
-    /// The process of a node is gone, with all that it has not committed.
+    /// Kills the process of a node with everything that it has not committed.
     fn kill(&mut self, node: &str);
-    /// The incarnation of the new life.
+    /// Begins a life, and returns its incarnation.
     fn enter(&mut self, node: &str, cause: LedgerCause) -> u64;
     fn write(&mut self, node: &str, incarnation: u64, batch: &LedgerBatch) -> LedgerWrite;
     fn sweep(&mut self, node: &str);
@@ -29,9 +29,9 @@ pub(crate) trait Desk {
     fn leave(&mut self, node: &str, incarnation: u64);
     fn advance(&mut self, ms: u64);
     fn now_ms(&self) -> u64;
-    /// All that was told, in the order of the outbox.
+    /// All reported events, in the order of the outbox.
     fn told(&mut self) -> Vec<Told>;
-    /// Whether a life is over when its lease is.
+    /// Whether a life is over when its lease ends.
     fn has_leases(&self) -> bool;
 }
 
@@ -53,7 +53,7 @@ impl Scribe {
         OutboxEvent { word: Some(WORD), namespace: None, place: 0, body }
     }
 
-    /// What a node writes of its batch.
+    /// The batch that a node writes for a batch of its book.
     pub(crate) fn batch(of: &BookBatch<String, String>) -> LedgerBatch {
         let mut batch = LedgerBatch { number: of.number, keys: of.keys.clone(), ..LedgerBatch::default() };
         for note in &of.notes {

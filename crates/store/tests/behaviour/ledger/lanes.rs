@@ -1,4 +1,4 @@
-//! Lanes of the outbox, and dead letters.
+//! The lanes of the outbox, and dead letters.
 
 use touchline_store::ledger::{Burial, EventLedger, LedgerBatch, LedgerCause, OutboxEvent, OutboxLane, WaitingEvent};
 
@@ -14,7 +14,7 @@ fn event(lane: u32, body: &str) -> OutboxEvent {
     OutboxEvent { word: Some(WORD), namespace: None, place: u64::from(lane), body: body.to_owned() }
 }
 
-/// A node in a life.
+/// A node with a current life.
 struct Node<'r> {
     real: &'r Real,
     ledger: EventLedger,
@@ -161,7 +161,7 @@ fn what_waits_is_bounded_and_its_loss_is_told_first() {
         assert_eq!(tidy(&node).dropped, [("e".to_owned(), 3)]);
         let again = node.fetch(lane(0), 100);
         assert_eq!(bodies(&again)[..2], ["r dropped", "8"], "one tells all losses");
-        // What was under way when it was dropped is finished, and takes nothing else away.
+        // An event that was in delivery when it was dropped is finished, and this removes nothing else.
         let ids: Vec<u64> = waiting[..5].iter().map(|event| event.id).collect();
         real.runtime.block_on(node.ledger.finish(&lane(0), &ids)).expect("it is written");
         assert_eq!(bodies(&node.fetch(lane(0), 2)), ["r dropped", "9"]);

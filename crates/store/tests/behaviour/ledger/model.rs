@@ -23,7 +23,7 @@ pub(crate) struct Model {
     has_leases: bool,
     incarnation: u64,
     forgotten: u64,
-    /// The end of the lease, and the last batch.
+    /// The end of the lease and the number of the last batch, by life.
     lives: BTreeMap<Life, (u64, u64)>,
     holders: BTreeSet<(StateKey, Life)>,
     keys: BTreeMap<StateKey, KeyRow>,
@@ -62,7 +62,7 @@ impl Model {
         self.holders.iter().any(|(held, _)| held == key)
     }
 
-    /// Rule 2.
+    /// Rule 2: a life gains or releases a key.
     fn hold(&mut self, life: &Life, change: &KeyChange) {
         let KeyChange { key, is_gained, is_held } = change;
         if *is_gained {
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// Rules 4 to 6: what a life that is over has left.
+    /// Rules 4 to 6: takes what an ended life has left.
     fn take(&mut self, life: &Life, cause: LedgerCause, wait_ms: u64) {
         self.lives.remove(life);
         let lost: Vec<(Life, String)> = self.clients.keys().filter(|(of, _)| of == life).cloned().collect();
@@ -159,7 +159,7 @@ impl Desk for Model {
         LedgerWrite::Written
     }
 
-    /// Rules 3 and 4.
+    /// Rules 3 and 4: one step of the sweeper.
     fn sweep(&mut self, _: &str) {
         if self.has_leases {
             let over: Vec<Life> = self.lives.keys().filter(|life| !self.is_live(life)).cloned().collect();

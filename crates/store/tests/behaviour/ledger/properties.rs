@@ -1,5 +1,5 @@
-//! Random scripts of joins, leaves, kills, restarts, freezes and cuts: on the model alone, and on the model and a
-//! database at once.
+//! Random scripts of joins, leaves, kills, restarts, freezes and cuts. They run on the model alone, and on the model
+//! and a database at once.
 
 use super::desk::Desk;
 use super::model::Model;
@@ -16,7 +16,7 @@ fn run(desks: Vec<&mut dyn Desk>, nodes: &'static [&'static str], seed: u64, ste
     world.check();
 }
 
-/// Names the seed of a script that fails.
+/// Prints the seed of a script that fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -39,7 +39,7 @@ fn the_rules_hold_whatever_happens() {
 
 #[test]
 fn the_databases_do_what_the_rules_say() {
-    // Nobody pulls the plug here.
+    // This test does not simulate a power failure.
     on_each_with("ledger", "-c fsync=off", |url| {
         let mut real = Real::open(url);
         real.lane_max = 1_000_000;

@@ -26,21 +26,21 @@ const TABLES: [&str; 8] = [
 ];
 const BEGIN_MS: u64 = 1_000_000;
 
-/// A database, and the nodes that use it.
+/// A database and the nodes that use it.
 pub(crate) struct Real {
     pub(crate) runtime: Runtime,
     url: String,
     nodes: HashMap<String, EventLedger>,
     clock: Arc<AtomicU64>,
-    /// Moves the clock of PostgreSQL.
+    /// The connection that moves the clock of PostgreSQL.
     postgres: Option<tokio_postgres::Client>,
-    /// The lock of the file, and the schema.
+    /// The open store, which holds the lock of the file and has made the schema.
     store: Store,
-    /// Events that may wait in a lane.
+    /// The maximum number of events in a lane.
     pub(crate) lane_max: u64,
 }
 
-/// What an endpoint is told of, in all namespaces.
+/// The wish of an endpoint for these event types, in all namespaces.
 pub(crate) fn wish(name: &str, types: &[&str], lanes: u32) -> EndpointWish {
     let types = types.iter().map(|word| (*word).to_owned()).collect();
     let description = WishDescription { types, namespaces: None, lanes, delay_ms: DELAY.as_millis() as u64 };
@@ -73,7 +73,7 @@ impl Real {
         real
     }
 
-    /// An empty ledger at the beginning of time.
+    /// Empties the ledger, and resets the clock.
     pub(crate) fn empty(&mut self) {
         self.nodes.clear();
         self.clock.store(BEGIN_MS, Relaxed);
@@ -84,7 +84,7 @@ impl Real {
         ));
     }
 
-    /// Runs statements as they are written for PostgreSQL.
+    /// Runs statements that are written for PostgreSQL.
     pub(crate) fn execute(&self, sql: &str) {
         match &self.postgres {
             Some(client) => self.runtime.block_on(client.batch_execute(sql)).expect("it is written"),
@@ -111,7 +111,7 @@ impl Real {
         self.ledger_of(node, vec![wish("e", &[WORD], 4)])
     }
 
-    /// The same with these endpoints.
+    /// A process of a node with these endpoints.
     pub(crate) fn ledger_of(&self, node: &str, wishes: Vec<EndpointWish>) -> EventLedger {
         let clock = Arc::clone(&self.clock);
         EventLedger::new(LedgerOptions {
@@ -139,12 +139,12 @@ impl Real {
         self.nodes.get(node).expect("the node was started")
     }
 
-    /// The bodies of all that waits in the outbox.
+    /// The bodies of all events in the outbox.
     pub(crate) fn outbox(&self) -> Vec<String> {
         self.texts("SELECT body FROM event_outbox ORDER BY id")
     }
 
-    /// The column that a request gives.
+    /// The text column that a query returns.
     pub(crate) fn texts(&self, select: &str) -> Vec<String> {
         match (&self.postgres, self.url.parse()) {
             (Some(client), _) => {

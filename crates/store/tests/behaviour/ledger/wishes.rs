@@ -1,4 +1,4 @@
-//! Who is told: endpoints as nodes name them, whichever node tells.
+//! Which endpoints get events: the endpoints that nodes register, whichever node writes the events.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ fn every_node_tells_every_endpoint_that_some_node_has_named() {
             for step in 0..6 {
                 let wishes: Vec<EndpointWish> = (0..random.u32(1..4)).map(|_| some_wish(&mut random)).collect();
                 if !real.has_leases() {
-                    // The only node knows no others.
+                    // The only node does not know others.
                     writers.clear();
                     named.clear();
                 }
@@ -122,7 +122,7 @@ fn an_endpoint_is_told_once_from_when_on_every_life_tells_it_all() {
         assert!(fresh.settle(&real) && !fresh.settle(&real), "once");
         assert_eq!(real.outbox(), ["r start", "r start"], "in each lane");
         fresh.put(&real, Vec::new());
-        // A life that begins tells by all that is known.
+        // A new life writes events by all known wishes.
         let late = Writer::enter(&real, "late", vec![wish("e", &[WORD, "vacated"], 2)]);
         assert!(late.knows >= fresh.knows && !late.share(&real).is_settling);
     });

@@ -1,4 +1,4 @@
-//! Nodes with clients, on one or several ledgers at once: random scripts, and what must hold after them.
+//! Nodes with clients, on one or several ledgers at once: random scripts, and the properties that must hold after them.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ struct Process {
     incarnation: u64,
     /// The number of the last batch of the life.
     number: u64,
-    /// Client ids with their users and channels: the truth.
+    /// The true state: client ids with their users and channels.
     clients: BTreeMap<String, (StateKey, StateKey)>,
     has_lived: bool,
     is_frozen: bool,
@@ -46,16 +46,16 @@ impl Process {
     }
 }
 
-/// All nodes, and the ledgers that they write, each the same.
+/// All nodes, and the ledgers that they write to, each in the same way.
 pub(crate) struct World<'d> {
     desks: Vec<&'d mut dyn Desk>,
     processes: Vec<Option<Process>>,
     nodes: &'static [&'static str],
     random: Rng,
     serial: u64,
-    /// How much of what was told is checked.
+    /// The number of reported events that have been checked.
     checked: usize,
-    /// Whether keys are forgotten that are too many: then counts have gaps.
+    /// True if keys beyond the maximum are forgotten, so that generations have gaps.
     forgets: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'d> World<'d> {
         world
     }
 
-    /// Asks all ledgers for the same, which have to answer the same.
+    /// Sends the same request to all ledgers, which must give the same answer.
     fn ask<T: PartialEq + std::fmt::Debug>(&mut self, request: impl Fn(&mut dyn Desk) -> T) -> T {
         let mut answers: Vec<T> = self.desks.iter_mut().map(|desk| request(&mut **desk)).collect();
         let last = answers.pop().expect("there is a ledger");
@@ -119,7 +119,7 @@ impl<'d> World<'d> {
         }
     }
 
-    /// A node begins a life, or writes a batch, or renews its lease. `is_told`: it hears the result.
+    /// A node begins a life, writes a batch, or renews its lease. `is_told` = the node receives the result.
     fn write(&mut self, at: usize, is_told: bool) {
         let Some(mut process) = self.processes[at].take() else { return };
         if process.is_frozen || process.is_cut {
@@ -167,7 +167,7 @@ impl<'d> World<'d> {
         node.into_iter().for_each(|node| self.ask(|desk| desk.tidy(node)));
     }
 
-    /// P4: nothing is told as gone that somebody holds who has told so and still may, or too early.
+    /// P4: no key is reported as gone too early, or while a node that has reported it may still hold it.
     fn check_sweep(&mut self) {
         let told = self.desks[0].told();
         let now_ms = self.desks[0].now_ms();
@@ -179,7 +179,7 @@ impl<'d> World<'d> {
         self.checked = told.len();
     }
 
-    /// One step of a script.
+    /// Performs one step of a script.
     pub(crate) fn step(&mut self) {
         let at = self.random.usize(..self.processes.len());
         match self.random.u32(..100) {
@@ -217,7 +217,7 @@ impl<'d> World<'d> {
         }
     }
 
-    /// A node stops in order: its clients are gone before.
+    /// Stops a node in order: its clients leave before.
     fn stop(&mut self, at: usize) {
         let Some(process) = self.processes[at].as_ref() else { return };
         let (node, incarnation) = (process.node, process.incarnation);
@@ -227,18 +227,18 @@ impl<'d> World<'d> {
         }
     }
 
-    /// Everything works again, and nothing happens any more, long enough.
+    /// Ends all disturbances, and waits long enough without events.
     pub(crate) fn quiet(&mut self) {
         for at in 0..self.processes.len() {
             match &mut self.processes[at] {
                 Some(process) => (process.is_frozen, process.is_cut) = (false, false),
-                // One node has to be there.
+                // At least one node must be present.
                 None if at == 0 => self.start(0),
                 None => {}
             }
         }
         for second in (0..=(DELAY + LEASE + GRACE).as_secs() + 6).step_by(3) {
-            // At first there is much to write, then the leases are renewed.
+            // At first there is much to write; later the leases are renewed.
             for _ in 0..if second < 12 { 15 } else { 1 } {
                 (0..self.processes.len()).for_each(|at| self.write(at, true));
             }
@@ -249,7 +249,7 @@ impl<'d> World<'d> {
         }
     }
 
-    /// P1, P2, P3, P5, P6, and that all ledgers have told the same.
+    /// Checks P1, P2, P3, P5, P6, and that all ledgers have reported the same.
     pub(crate) fn check(&mut self) {
         let streams: Vec<_> = self.desks.iter_mut().map(|desk| streams(&desk.told())).collect();
         assert!(streams.windows(2).all(|pair| pair[0] == pair[1]), "{streams:#?}");
@@ -283,7 +283,7 @@ impl<'d> World<'d> {
 type KeyStream = BTreeMap<StateKey, Vec<(u64, u64, Option<(u64, LedgerCause)>)>>;
 type ClientStream = BTreeMap<String, Vec<bool>>;
 
-/// What was told of each key and of each client, in the order of the outbox.
+/// The reported events of each key and of each client, in the order of the outbox.
 fn streams(told: &[Told]) -> (KeyStream, ClientStream) {
     let (mut keys, mut clients) = (KeyStream::new(), ClientStream::new());
     for event in told {
