@@ -1,9 +1,7 @@
-// A program with an embedded server, built outside the workspace: all that it needs is public, and its handlers answer hooks.
+// A program with an embedded server. It uses only the public API of the server, and its handlers answer hooks.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
@@ -11,8 +9,7 @@ import { until } from './hooks.mjs';
 import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
-const root = new URL('../../', import.meta.url).pathname;
-const target = join(root, 'target/embed');
+const binary = join(dirname(process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname), 'embed');
 
 function client(port, data) {
   return new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, { websocket: WebSocket, data });
@@ -21,10 +18,8 @@ function client(port, data) {
 describe('the example of a program with the server in it', () => {
   let port, program, said = '';
   before(async () => {
-    const manifest = join(root, 'examples/embed/Cargo.toml');
-    execFileSync('cargo', ['build', '--quiet', '--locked', '--manifest-path', manifest, '--target-dir', target], { stdio: 'inherit' });
     port = await freePort();
-    program = spawn(join(target, 'debug/embed'), [`${port}`]);
+    program = spawn(binary, [`${port}`]);
     for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said += data));
     await until(() => said.includes(`ws://127.0.0.1:${port}/connection/websocket`), () => said);
   });
@@ -51,11 +46,6 @@ describe('the example of a program with the server in it', () => {
     nobody.connect();
     const { code, reason } = await end;
     assert.deepEqual({ code, reason }, { code: 4501, reason: 'say your name' });
-  });
-
-  test('the guide holds the example as it is', () => {
-    const guide = readFileSync(join(root, 'docs/guides/embedding.md'), 'utf8');
-    assert.ok(guide.includes(`\`\`\`rust\n${readFileSync(join(root, 'examples/embed/src/main.rs'), 'utf8')}\`\`\`\n`));
   });
 
   test('it stops when its input ends', async () => {

@@ -37,7 +37,7 @@ TXT
     mount -t tmpfs -o mode=1777 tmp tmp
     mkdir run/lock
     # Removes the units that this machine starts, and its mounts.
-    rm -f etc/fstab etc/systemd/system/*.wants/*
+    rm -f etc/fstab etc/systemd/system/*.wants/* etc/rc?.d/S*
     ip link set lo up
     echo entered
     exec env -i container=touchline PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . sh -c 'mount --make-rshared / && exec "$@"' sh "$@"
@@ -84,7 +84,7 @@ class Machine:
         assert said == "entered\n", said + self.holder.stdout.read()
         [self.pid] = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()
         # Units of this machine may fail here, so the state "degraded" counts as a complete start too.
-        started = "systemctl is-system-running | grep -qE 'running|degraded'"
+        started = "systemctl is-system-running | grep -qE '^(running|degraded)$'"
         self.wait(started if self.first is SYSTEMD else "test -e /dev/fd")
         # With this file, packages would start no services.
         self.run("rm", "-f", "/usr/sbin/policy-rc.d")

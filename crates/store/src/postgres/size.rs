@@ -117,8 +117,8 @@ impl SizeWatcher {
                 Err(error) => {
                     self.link = None;
                     self.failures = self.failures.saturating_add(1);
-                    // If the server is down, the writer and the readers log that. They do not log a table that is locked:
-                    // a look then gets no answer in time.
+                    // If the server is down, the writer and the readers log that. They do not log a locked table: a look then
+                    // gets no answer in time.
                     let is_logged = error.is_away() && !matches!(error, PostgresError::TimedOut(_));
                     if !is_logged && self.failures == TOLD_FAILURES {
                         tracing::warn!(%error, "the size of the primary database could not be measured");
