@@ -1,4 +1,4 @@
-// A program with an embedded server. It uses only the public API of the server, and its handlers answer hooks.
+// The program of docs/guides/embedding.md. It uses only the public API of the server, and its handlers answer hooks.
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { dirname, join } from 'node:path';

@@ -155,7 +155,7 @@ export function withHooks(backend, more = {}) {
   const proxy = (path) => ({ endpoint: backend.url(path), timeout: '20s', ...more.all, ...more[path] });
   return {
     client: {
-      allow_anonymous_connect_without_token: false, expired_close_delay: '1s', expired_sub_close_delay: '1s', ping_interval: '1s', pong_timeout: '900ms',
+      allow_anonymous_connect_without_token: false, expired_close_delay: '1s', expired_sub_close_delay: '1s', ping_interval: '2s', pong_timeout: '1900ms',
       proxy: { connect: { enabled: true, ...proxy('/connect') }, refresh: { enabled: true, ...proxy('/refresh') } },
     },
     channel_proxy: { subscribe: proxy('/subscribe'), publish: proxy('/publish'), sub_refresh: proxy('/sub_refresh') },

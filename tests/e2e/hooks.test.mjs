@@ -319,7 +319,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     await subscribe(ann, 'chat:other').until('subscribed');
     assert.ok(await ann.publish('chat:other', { n: 2 }));
     // This is longer than two pings and the time for their answers.
-    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    await new Promise((resolve) => setTimeout(resolve, 6_000));
     assert.deepEqual([held.length, ann.state], [2, 'connected']);
     const release = (response) => response.writeHead(200).end('{"result":{"data":{"answer":1}}}');
     held.splice(0).forEach(release);

@@ -15,7 +15,7 @@ const CRATES: &[&[&str]] = &[
     &["touchline-store", "touchline-cluster"],
     &["touchline-server"],
     &["touchline-lab"],
-    &["touchline"],
+    &["touchline", "embed"],
 ];
 
 /// The modules of `server`, lowest first. A module may import from the modules before it.

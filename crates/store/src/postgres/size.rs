@@ -117,7 +117,7 @@ impl SizeWatcher {
                 Err(error) => {
                     self.link = None;
                     self.failures = self.failures.saturating_add(1);
-                    // If the server is down, the writer and the readers log that. They do not log a locked table: a look then
+                    // The writer and the readers log a server that is down. They do not log a locked table: a look then
                     // gets no answer in time.
                     let is_logged = error.is_away() && !matches!(error, PostgresError::TimedOut(_));
                     if !is_logged && self.failures == TOLD_FAILURES {
