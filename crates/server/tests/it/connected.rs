@@ -42,10 +42,18 @@ pub(crate) fn ids(answer: &Value) -> BTreeSet<String> {
     answer["connections"].as_object().unwrap_or_else(|| panic!("{answer}")).keys().cloned().collect()
 }
 
-pub(crate) fn found(server: &TestServer, body: Value) -> BTreeSet<String> {
-    let answer = result(server, "connections", body);
-    assert!(answer["cursor"].is_null() && answer["missing_nodes"].is_null(), "{answer}");
-    ids(&answer)
+/// The client ids on all pages. A busy node ends a page early, so there may be more than one.
+pub(crate) fn found(server: &TestServer, mut body: Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    loop {
+        let answer = result(server, "connections", body.clone());
+        assert!(answer["missing_nodes"].is_null(), "{answer}");
+        found.extend(ids(&answer));
+        if answer["cursor"].is_null() {
+            return found;
+        }
+        body["cursor"] = answer["cursor"].clone();
+    }
 }
 
 pub(crate) fn set<'a>(ids: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> {
