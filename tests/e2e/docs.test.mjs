@@ -187,6 +187,7 @@ test('the blocks of a page about a proxy are whole files', { timeout: 60_000 }, 
 });
 
 test('./x test says what it lacks before it installs or compiles anything', { timeout: 60_000 }, () => {
+  assert.match(page('README.md'), /^\.\/x test /m);
   const terminal = new Terminal();
   const stub = (name, text) => writeFileSync(join(terminal.directory, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
   const said = () => {

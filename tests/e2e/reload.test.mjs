@@ -185,7 +185,8 @@ describe('a reload', () => {
     answer();
     assert.equal((await asked).data.by, 'first');
     assert.equal((await ann.rpc('any', {})).data.by, 'second');
-    await change(server, { client: { ping_interval: '1s', pong_timeout: '900ms' } });
+    const { ping_interval, pong_timeout } = withHooks(second).client;
+    await change(server, { client: { ping_interval, pong_timeout } });
     const code = await ann.rpc('any', {}).catch((error) => error.code);
     assert.equal(code, 108, 'nobody is asked any more');
   });
