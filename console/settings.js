@@ -18,6 +18,7 @@ export function openSettings() {
   const { node, role } = session.get();
   open('Settings', (close) => [
     h('p', null, `Signed in as ${role} at ${node?.name ?? 'the node'}, version ${node?.version ?? 'unknown'}.`),
+    node?.version?.endsWith('+quick') && h('p', null, 'This is a quick build, for trials and tests: a release build is several times as fast.'),
     choice('theme', 'Colours', [['', 'as the system'], ['light', 'light'], ['dark', 'dark']]),
     choice('density', 'Rows', [['', 'compact'], ['comfortable', 'comfortable']]),
     h('label.check', null, h('input', { type: 'checkbox', checked: preference('keys'), on: { change: (event) => prefer({ keys: event.target.checked }) } }), ' Single keys (? lists them)'),

@@ -1,4 +1,4 @@
-"""Runs every part of the plan below with `touchline lab`, and writes the figures to docs/figures/run.json.
+"""Runs every part of the plan below with `touchline-lab`, and writes the figures to docs/figures/run.json.
 
 Usage: python3 docs/figures/run.py TOUCHLINE [--resume]     (`./x bench --write` builds the program and calls this)
 
@@ -38,7 +38,7 @@ def rival(name):
     ]
 
 
-# The parts: a name, the arguments of `touchline lab`, and the rival that is measured instead of Touchline.
+# The parts: a name, the arguments of `touchline-lab`, and the rival that is measured instead of Touchline.
 PLAN = [
     ("steady", "fanout --runs 3", None),
     ("burst", "fanout --preset burst --runs 3", None),
@@ -65,16 +65,12 @@ PLAN = [
     ("noisy", "noisy --runs 3", None),
     ("registry", "registry --runs 3", None),
     ("across", "across --runs 3", None),
-    ("restart", "restart --runs 1", None),
     ("deploy", "deploy --runs 1", None),
     ("durable", "durable --runs 3", None),
     ("cold", "cold --runs 3", None),
     ("reopen", "reopen --runs 1", None),
-    ("statistics", "statistics --runs 3", None),
     ("slow", "slow --runs 1", None),
     ("reactions", "reactions --runs 2", None),
-    ("walkie", "walkie --runs 3", None),
-    ("assets", "assets --runs 3", None),
 ]
 
 
@@ -134,7 +130,7 @@ def save(run):
 def measure(program, part):
     """Measures one part."""
     name, words, rival_name = part
-    shown, arguments, process = f"touchline lab {words}", words.split(), None
+    shown, arguments, process = f"touchline-lab {words}", words.split(), None
     if rival_name:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", PORT)) == 0:
@@ -144,7 +140,7 @@ def measure(program, part):
         arguments += ["--server", f"127.0.0.1:{PORT}", "--pid", str(process.pid), "--dialect", "raw"]
         shown += f" --server 127.0.0.1:{PORT} --pid PID --dialect raw"
     try:
-        done = subprocess.run([program, "lab", *arguments, "--json", "--quiet"], capture_output=True, text=True, cwd=ROOT)
+        done = subprocess.run([program, *arguments, "--json", "--quiet"], capture_output=True, text=True, cwd=ROOT)
     finally:
         if process:
             process.kill()

@@ -28,6 +28,9 @@ MOUNT = """
     touch "$root/opt/bin/touchline"
     mount --bind "$program" "$root/opt/bin/touchline"
     ln -sf /opt/bin/touchline "$root/usr/local/bin/touchline"
+    touch "$root/opt/bin/touchline-lab"
+    mount --bind "$program-lab" "$root/opt/bin/touchline-lab"
+    ln -sf /opt/bin/touchline-lab "$root/usr/local/bin/touchline-lab"
     if [ -n "$modules" ]; then mkdir "$root/opt/node_modules" && mount --bind "$modules" "$root/opt/node_modules"; fi
 """
 

@@ -1,7 +1,7 @@
 // What a newcomer pastes from the pages works as it stands there.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -209,6 +209,26 @@ test('./x test says what it lacks before it installs or compiles anything', { ti
     assert.match(short, /the tests need Rust: install it from https:\/\/rustup\.rs/);
     assert.match(short, /will be installed with .*apt-get:.* python3-venv/);
     assert.equal(existsSync(join(terminal.directory, 'ran')), false, short);
+  } finally {
+    terminal.end();
+  }
+});
+
+test('./x run names the missing compiler before it compiles', { timeout: 60_000 }, () => {
+  assert.match(page('README.md'), /^\.\/x run /m);
+  const terminal = new Terminal();
+  const said = (path) => {
+    try { return execFileSync('/bin/bash', [join(root, 'x'), 'run'], { env: { ...terminal.environment, PATH: path }, encoding: 'utf8', stdio: 'pipe' }); } catch (error) { return error.stdout + error.stderr; }
+  };
+  try {
+    const path = join(terminal.directory, 'path');
+    mkdirSync(path);
+    for (const name of ['dirname', 'sed', 'grep', 'head', 'sort', 'mktemp', 'rm', 'cat', 'xargs', 'env']) symlinkSync(execFileSync('which', [name], { encoding: 'utf8' }).trim(), join(path, name));
+    assert.match(said(path), /Rust is missing: install it from https:\/\/rustup\.rs/);
+    writeFileSync(join(path, 'cargo'), '#!/bin/sh\necho "cargo 1.63.0"\n', { mode: 0o755 });
+    assert.match(said(path), /Rust 1\.\d+ is needed, but cargo is 1\.63/);
+    writeFileSync(join(path, 'cargo'), '#!/bin/sh\necho "cargo 9.0.0"\n', { mode: 0o755 });
+    assert.match(said(path), /a C compiler is missing: .* build-essential/);
   } finally {
     terminal.end();
   }

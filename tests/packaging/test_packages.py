@@ -47,7 +47,8 @@ def packages(tmp_path_factory) -> pathlib.Path:
     out = tmp_path_factory.mktemp("packages")
     binary = out / "touchline"
     # A debug binary consists mostly of symbols.
-    subprocess.run(["strip", "--strip-unneeded", "-o", binary, os.environ["TOUCHLINE_BIN"]], check=True)
+    for suffix in ("", "-lab"):
+        subprocess.run(["strip", "--strip-unneeded", "-o", f"{binary}{suffix}", os.environ["TOUCHLINE_BIN"] + suffix], check=True)
     build("packaging/build", "binaries", "deb", "--binary", str(binary), "--out", str(out / "package"))
     return out / "package"
 
@@ -104,12 +105,12 @@ def test_the_tarball_holds_what_a_machine_without_packages_needs(tarball, unpack
     with tarfile.open(tarball) as tar:
         members = {member.name.partition("/")[2]: member for member in tar}
     assert {name for name, member in members.items() if member.isfile()} == {
-        "touchline", "LICENSE", "README.md", "CHANGELOG.md", "touchline.toml", "touchline.service",
+        "touchline", "touchline-lab", "LICENSE", "README.md", "CHANGELOG.md", "touchline.toml", "touchline.service",
         "completions/touchline.bash", "completions/touchline.fish", "completions/touchline.zsh",
     }
     assert {(member.uid, member.gid, member.uname, member.gname) for member in members.values()} == {(0, 0, "", "")}
     assert len({member.mtime for member in members.values()}) == 1
-    assert members["touchline"].mode == 0o755
+    assert members["touchline"].mode == members["touchline-lab"].mode == 0o755
     assert "/usr/local/bin/touchline" in (unpacked / "touchline.service").read_text()
 
 
@@ -165,7 +166,8 @@ def test_systemd_understands_the_units(machine, deb, unpacked):
 
 def test_what_is_installed_serves_and_keeps_its_secrets(machine, deb, tmp_path):
     machine.run("dpkg", "--install", machine.put(deb))
-    assert machine.mode("/usr/bin/touchline") == "755 root:root"
+    assert machine.mode("/usr/bin/touchline") == machine.mode("/usr/bin/touchline-lab") == "755 root:root"
+    assert "fanout" in machine.run("touchline-lab", "--help")
     assert machine.mode(CONFIGURATION) == "644 root:root"
     assert machine.mode(CREDENTIALS) == "750 root:touchline"
     assert machine.mode(STATE) == "700 touchline:touchline"

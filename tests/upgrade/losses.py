@@ -1,6 +1,6 @@
 """Judges an upgrade of three nodes and the downgrade: fails if something was lost, doubled or cut off. It prints times, and does not judge them.
 
-`losses.py FILE`: FILE is what `touchline lab deploy --from PROGRAM --json` has printed.
+`losses.py FILE`: FILE is what `touchline-lab deploy --from PROGRAM --json` has printed.
 """
 
 import json

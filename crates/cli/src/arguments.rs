@@ -147,8 +147,13 @@ pub(crate) enum CliCommand {
     /// Return the space of deleted rows to the disk. For SQLite the server must not run; for PostgreSQL it may run,
     /// except with --full.
     Compact(CompactArguments),
-    /// Measure a server: load generators, floors, and scenarios that check their own results.
-    Lab(touchline_lab::LabArguments),
+    /// Name the program that replaces this command.
+    #[command(hide = true)]
+    Lab {
+        /// The arguments of the lab. They have no effect.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Print the script with which a shell completes commands, options, operations of the server API and their fields.
     Completions(CompletionsArguments),
     /// Print the version, the target that the program was built for, and its allocator.

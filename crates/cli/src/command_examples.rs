@@ -7,6 +7,11 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use crate::arguments::Arguments;
 
+/// The commands of `touchline`, and those of `touchline-lab` as the subcommand `lab`.
+fn documented() -> Command {
+    Arguments::command().mut_subcommand("lab", |_| touchline_lab::LabArguments::command().name("lab"))
+}
+
 /// Options of other programs that pages name without the command.
 const OTHERS: &[(&str, &str)] = &[
     ("--workspace", "an option of cargo"),
@@ -50,6 +55,8 @@ fn commands_of(code: &str, is_span: bool, root: &Command) -> Vec<Vec<String>> {
     let is_option = |words: &[String]| words.first().is_some_and(|word| word.starts_with('-'));
     let commands = named.filter(|(before, words)| is_start(before) || !is_option(words));
     let mut found: Vec<Vec<String>> = commands.map(|(_, words)| words).collect();
+    let scenarios = code.match_indices("touchline-lab ").map(|(at, name)| words(&code[at + name.len()..]));
+    found.extend(scenarios.filter(|words| !words.is_empty()).map(|words| [vec!["lab".to_owned()], words].concat()));
     let of_task = |task: &str, command: &str| {
         let (_, rest) = code.split_once(task)?;
         Some([vec![command.to_owned()], words(rest)].concat())
@@ -153,7 +160,7 @@ fn every_command_and_option_in_the_documentation_exists() {
     let mut found: Vec<PathBuf> = names.iter().map(|name| root.join(name)).collect();
     ["docs", "examples"].iter().for_each(|folder| pages(&root.join(folder), &mut found));
     let texts: Vec<String> = found.iter().map(|path| std::fs::read_to_string(path).expect("a page is text")).collect();
-    let command = Arguments::command();
+    let command = documented();
     let (mut broken_places, mut others, mut commands) = (Vec::new(), BTreeSet::new(), 0);
     for (path, text) in found.iter().zip(&texts) {
         let broken = broken(&command, text, &mut others);
@@ -169,12 +176,12 @@ fn every_command_and_option_in_the_documentation_exists() {
 
 #[test]
 fn a_command_or_an_option_that_does_not_exist_is_found() {
-    let command = Arguments::command();
+    let command = documented();
     let broken = |text: &str| broken(&command, text, &mut BTreeSet::new());
     for text in [
         "`touchline publish --ca x.pem -c y` and `--open-to-network`",
         "```sh\ntouchline serve --health.enabled --dev\ntouchline --version\n```",
-        "```sh\ntouchline lab fanout --preset steady --runs 3\n./x bench fanout --preset burst\n```",
+        "```sh\ntouchline-lab fanout --preset steady --runs 3\n./x bench fanout --preset burst\n```",
         "a touchline that is --not a command, `touchline format=1`, and `touchline`",
         "`serve --dev`, `lab channels`, `migrate status`, `--workspace`, `curl --compressed`",
         "`cargo run --release -- --open-to-network`",
@@ -184,10 +191,10 @@ fn a_command_or_an_option_that_does_not_exist_is_found() {
     for text in [
         "`touchline publish --nope`",
         "```\ntouchline watch a --token \"$(touchline token --usr 42)\"\n```",
-        "```\ntouchline lab fanout --presets steady\n```",
+        "```\ntouchline-lab fanout --presets steady\n```",
         "`touchline check -x`",
         "`touchline publsh news 1`",
-        "`touchline lab fanin`, and `touchline --versions`",
+        "`touchline-lab fanin`, and `touchline --versions`",
         "```\n./x bench fanout --presets burst\n```",
         "`cargo run --release -- --open-to-all`",
         "`serve --development`",

@@ -89,6 +89,11 @@ The shell calls the program with the variable `TOUCHLINE_COMPLETE`, so the compl
 `--key` is visible in the list of processes; \
 a configuration, `TOUCHLINE_HTTP_API_KEY` and `TOUCHLINE_HTTP_API_KEY_FILE` are not.
 
+## The lab
+
+[`touchline-lab`](#touchline-lab) is a program of its own, which packages install next to `touchline`.
+It starts the `touchline` of its folder, or the program of `--touchline`, and measures it.
+
 ## A server for tests
 
 `touchline serve --ephemeral` starts a server for the tests of a program, which keeps everything in memory: \
@@ -117,7 +122,8 @@ fn page() -> String {
         let about = part.get_about().map(ToString::to_string).unwrap_or_default();
         let _ = writeln!(text, "| [`touchline {0}`](#touchline-{0}) | {about} |", part.get_name());
     }
-    shown(&command).for_each(|part| section(&mut text, part, "touchline", 2));
+    shown(&command).for_each(|part| section(&mut text, part, "touchline ", 2));
+    section(&mut text, &touchline_lab::LabArguments::command(), "", 2);
     text
 }
 
@@ -128,7 +134,7 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
 
 /// Writes a heading, the description of a command, its arguments, and its subcommands.
 fn section(text: &mut String, command: &Command, parent: &str, level: usize) {
-    let name = format!("{parent} {}", command.get_name());
+    let name = format!("{parent}{}", command.get_name());
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     let _ = writeln!(text, "\n{} `{name}`\n\n{}", "#".repeat(level), sentences(&about));
     let arguments: Vec<&Arg> = command.get_arguments().filter(|argument| !argument.is_hide_set()).collect();
@@ -140,7 +146,7 @@ fn section(text: &mut String, command: &Command, parent: &str, level: usize) {
         // The page of the server API lists the operations.
         return operation_section(text, command, &name, level + 1);
     }
-    shown(command).for_each(|part| section(text, part, &name, level + 1));
+    shown(command).for_each(|part| section(text, part, &format!("{name} "), level + 1));
 }
 
 /// Writes the arguments that every operation has. The fields of an operation are in its own help.

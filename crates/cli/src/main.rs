@@ -1,8 +1,7 @@
 //! The `touchline` binary: it parses the arguments and runs one command. Without arguments it serves the demo.
 //!
 //! Each command is a file in `commands/`. A command reads the configuration through `touchline-config`, and then starts
-//! a node (`touchline-server`), calls the server API of a running node, changes a database (`touchline-store`), or runs
-//! the lab (`touchline-lab`).
+//! a node (`touchline-server`), calls the server API of a running node, or changes a database (`touchline-store`).
 //!
 //! The rules of channels, clients and nodes are not here. No command has a rule of its own about what is valid:
 //! `check`, `explain` and `token` ask the code that a node uses.
@@ -43,7 +42,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use arguments::{Arguments, CliCommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -89,10 +88,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         CliCommand::Backup(arguments) => commands::backup::backup(&arguments),
         CliCommand::Restore(arguments) => commands::backup::restore(&arguments),
         CliCommand::Compact(arguments) => commands::compact::run(&arguments),
-        CliCommand::Lab(arguments) => {
-            // Servers and workers that the lab starts inherit the limit of open files.
-            descriptors::raise();
-            touchline_lab::run(arguments)
+        CliCommand::Lab { .. } => {
+            bail!("the lab is a program of its own: run touchline-lab, which packages install beside touchline")
         }
         CliCommand::Completions(arguments) => commands::completions::run(&arguments),
         CliCommand::Version => commands::version::run(),

@@ -1,19 +1,20 @@
-//! The command line of `touchline lab`.
+//! The command line of `touchline-lab`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::deploy_arguments::DeployOptions;
 use crate::ladder_arguments::LadderOptions;
 use crate::numbers::{at_least_one, rate};
 use crate::transport::ClientTransport;
-use crate::web_arguments::{AssetsOptions, HttpOptions, WaitingOptions};
+use crate::web_arguments::{HttpOptions, WaitingOptions};
 use crate::wire::Dialect;
 
-/// Arguments of `touchline lab`.
-#[derive(Debug, Args)]
+/// Measure a server: load generators, floors, and scenarios that check their own results.
+#[derive(Debug, Parser)]
+#[command(name = "touchline-lab", version)]
 pub struct LabArguments {
     /// The scenario to run.
     #[command(subcommand)]
@@ -107,8 +108,6 @@ pub(crate) enum Scenario {
     Bytes,
     /// A fan-out while one client sends 100,000 commands a second.
     Noisy(Noisy),
-    /// A fan-out while rows of statistics are written, compared with a fan-out without them.
-    Statistics(Statistics),
     /// Hooks: the cost of a backend that is slow, fast, called by a crowd, or dead, each compared with its floor. One
     /// run takes about five minutes.
     Hooks(HooksOptions),
@@ -122,20 +121,11 @@ pub(crate) enum Scenario {
     Http(HttpOptions),
     /// Calls that wait for their answers, compared with waiting goroutines, promises and threads.
     Waiting(WaitingOptions),
-    /// The demo's pages and assets, compared with the shortest answer of the same port.
-    Assets(AssetsOptions),
-    /// A walkie-talkie: the time from a speaker's send to each listener's receipt, compared with the floor of the same
-    /// sends.
-    Walkie(Walkie),
-    /// A node of a cluster is killed and returns, and its clients return and recover all missed publications.
-    Restart(Restart),
     /// A rolling restart of three nodes under load: each node disconnects its clients, which move to the other nodes
     /// and recover all missed publications. With --from: an upgrade from another program to this one, and back.
     Deploy(DeployOptions),
     /// Publications on one of three servers joined by NATS to subscribers of all three, compared with a single server.
     Across(Across),
-    /// Pages of the list of connections of several servers joined by NATS, and a fan-out meanwhile.
-    Who(Who),
     /// Many channels, each with one subscriber on each of three servers joined by NATS.
     Channels(ChannelsOptions),
     /// A growing number of connections, over as many server processes as needed, joined by NATS.
@@ -154,6 +144,9 @@ pub(crate) struct Options {
     /// Print the results as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Program of the server under test. Default: `touchline` in the folder of this program.
+    #[arg(long, global = true, value_name = "PROGRAM")]
+    pub(crate) touchline: Option<PathBuf>,
     /// Shards of the server under test. Default: one for each core.
     #[arg(long, global = true, value_name = "COUNT")]
     pub(crate) shards: Option<u16>,
@@ -340,20 +333,6 @@ pub(crate) struct Noisy {
     pub(crate) seconds: u64,
 }
 
-/// Options of `statistics`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Statistics {
-    /// Number of subscribers of one channel with ten publications per second.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 5_000)]
-    pub(crate) connections: usize,
-    /// Events that clients report per second.
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 55_000)]
-    pub(crate) rows: usize,
-    /// Duration of each measurement, seconds.
-    #[arg(long, default_value_t = 10)]
-    pub(crate) seconds: usize,
-}
-
 /// Options of `events`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EventsOptions {
@@ -399,17 +378,6 @@ pub(crate) struct ReactionsOptions {
     /// Publications per fan-out, ten per second.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
     pub(crate) messages: usize,
-}
-
-/// Options of `walkie`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Walkie {
-    /// Number of listeners in the room.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 500)]
-    pub(crate) listeners: usize,
-    /// Duration of the talk, seconds; 50 frames per second.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400), default_value_t = 20)]
-    pub(crate) seconds: u64,
 }
 
 /// Options of `hooks`.
@@ -484,17 +452,6 @@ pub(crate) struct Registry {
     pub(crate) beside: Option<PathBuf>,
 }
 
-/// Options of `restart`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Restart {
-    /// Number of clients of the node.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 15_000)]
-    pub(crate) connections: usize,
-    /// Publications on another node while the node is dead.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
-    pub(crate) publications: usize,
-}
-
 /// Options of `channels`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChannelsOptions {
@@ -514,32 +471,6 @@ pub(crate) struct Across {
     pub(crate) connections: usize,
     /// Number of publications, in one channel.
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 60)]
-    pub(crate) messages: usize,
-    /// Publications per second.
-    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 5.0)]
-    pub(crate) rate: f64,
-}
-
-/// Options of `who`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Who {
-    /// Number of servers.
-    #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) nodes: u16,
-    /// Number of connections of all servers together.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 90_000)]
-    pub(crate) connections: usize,
-    /// Number of pages of each kind to time.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 100)]
-    pub(crate) pages: usize,
-    /// Pages per second during a fan-out.
-    #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 1.0)]
-    pub(crate) pages_per_second: f64,
-    /// Number of pairs of fan-outs.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 3)]
-    pub(crate) rounds: usize,
-    /// Publications per fan-out.
-    #[arg(long, value_name = "COUNT", value_parser = at_least_one, default_value_t = 50)]
     pub(crate) messages: usize,
     /// Publications per second.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, default_value_t = 5.0)]

@@ -1,4 +1,4 @@
-//! The command line of `touchline lab deploy`.
+//! The command line of `touchline-lab deploy`.
 
 use std::path::PathBuf;
 

@@ -64,7 +64,7 @@ fn tell(order: &GuardOrder) {
 
 fn start() -> std::io::Result<Option<ChildStdin>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["lab", "guard"]).process_group(0);
+    command.arg("guard").process_group(0);
     let mut guard = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     Ok(guard.stdin.take())
 }

@@ -1,4 +1,4 @@
-//! The command line of `touchline lab ladder`.
+//! The command line of `touchline-lab ladder`.
 
 use std::path::PathBuf;
 use std::str::FromStr;

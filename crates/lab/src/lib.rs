@@ -5,22 +5,16 @@
 //! of a server is the CPU time that the kernel accounts to its process, divided by the work done, so it is valid on a
 //! busy machine too. Every subscriber checks that no publication is lost, duplicated or out of order.
 //!
-//! The lab is neither part of a node nor a library for clients: its clients parse only what a check needs. `touchline
-//! lab` runs it; the binary passes its arguments to this crate.
+//! The lab is neither part of a node nor a library for clients: its clients parse only the fields that a check needs.
+//! The program `touchline-lab` runs it.
 //!
 //! ```no_run
 //! use clap::Parser;
 //! use touchline_lab::LabArguments;
 //!
-//! #[derive(Parser)]
-//! struct Arguments {
-//!     #[command(flatten)]
-//!     lab: LabArguments,
-//! }
-//!
-//! // Publications to many subscribers, beside the floor, once.
-//! let arguments = Arguments::parse_from(["lab", "fanout", "--runs", "1"]);
-//! let code = touchline_lab::run(arguments.lab)?;
+//! // Publications to many subscribers, and the floor, once.
+//! let arguments = LabArguments::parse_from(["touchline-lab", "fanout", "--runs", "1"]);
+//! let code = touchline_lab::run(arguments)?;
 //! println!("{code:?}");
 //! # Ok::<(), anyhow::Error>(())
 //! ```
@@ -68,7 +62,6 @@ mod roaming;
 mod scenario;
 mod server_under_test;
 mod socket;
-mod speaker;
 mod stat;
 mod token;
 mod transport;

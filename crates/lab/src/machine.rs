@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 /// Files of a process besides its connections.
 const FILES_BESIDE: u64 = 200;
-/// Memory of one connection with both ends, in server, load and kernel, bytes. Measured by `touchline lab ladder`.
+/// Memory of one connection with both ends, in server, load and kernel, bytes. Measured by `touchline-lab ladder`.
 const BYTES_EACH: u64 = 11_000;
 /// Memory of a process of the lab besides its connections, bytes.
 const BYTES_OF_PROCESS: u64 = 12 << 20;

@@ -29,7 +29,7 @@ impl<C: Serialize, R: DeserializeOwned> LabPart<C, R> {
     /// # Errors
     /// When the system can't start a process.
     pub(crate) fn start(name: &str) -> Result<Self> {
-        let mut process = ChildProcess::start(&["lab", name])?;
+        let mut process = ChildProcess::start(name)?;
         let commands = process.0.stdin.take().context("the part has no standard input")?;
         let reports = BufReader::new(process.0.stdout.take().context("the part has no standard output")?).lines();
         Ok(LabPart { process, commands, reports, types: PhantomData })

@@ -89,11 +89,11 @@ impl ChildProcess {
     ///
     /// # Errors
     /// When the system can't start a process.
-    pub(crate) fn start(words: &[&str]) -> Result<Self> {
+    pub(crate) fn start(part: &str) -> Result<Self> {
         let program = std::env::current_exe().context("this program has no path")?;
-        let child = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let child = child.with_context(|| format!("failed to start {words:?}"))?;
-        Ok(ChildProcess::of(child, &format!("the part {}", words.join(" "))))
+        let child = Command::new(program).arg(part).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let child = child.with_context(|| format!("failed to start {part}"))?;
+        Ok(ChildProcess::of(child, &format!("the part {part}")))
     }
 
     /// A started process. `what` describes it for messages.

@@ -42,8 +42,6 @@ pub(crate) const OUTBOX_BATCH: u32 = 1_000;
 /// Prefix of channels with history on disk.
 pub(crate) const DURABLE: &str = "durable:c";
 
-/// Prefix of rooms with one speaker and listeners.
-pub(crate) const ROOM: &str = "talk:room";
 /// Prefix of channels into which clients publish.
 pub(crate) const DIRECT: &str = "direct:c";
 /// Prefix of channels about which a backend is asked.
@@ -67,7 +65,6 @@ pub(crate) struct ServerUnderTest {
 struct ServerConfigFile {
     file: PathBuf,
     /// Further words of the command.
-    flags: &'static [&'static str],
     _database: Option<Arc<LabDatabase>>,
 }
 
@@ -108,7 +105,6 @@ struct Setup<'a> {
     nats: Option<&'a Nats>,
     database: Option<&'a Arc<LabDatabase>>,
     commit_size: Option<usize>,
-    has_stats: bool,
     postgres: Option<&'a str>,
     is_guarded: bool,
     hook: Option<&'a HookSetup>,
@@ -118,8 +114,6 @@ struct Setup<'a> {
     events: Option<&'a EventsSetup<'a>>,
     /// Interval of reaction totals. `None` = no reactions.
     reactions: Option<&'a str>,
-    has_rooms: bool,
-    has_pages: bool,
     is_called: bool,
     /// Many nodes on one machine, each with as many clients as it can have.
     is_crowded: bool,
@@ -230,14 +224,6 @@ impl ServerUnderTest {
         ServerUnderTest::launch(options, &Setup { is_guarded: true, ..Setup::default() })
     }
 
-    /// A fresh server that keeps statistics.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub(crate) fn start_with_stats(options: &Options, database: &Arc<LabDatabase>) -> Result<Self> {
-        ServerUnderTest::launch(options, &Setup { database: Some(database), has_stats: true, ..Setup::default() })
-    }
-
     /// A fresh server that asks a backend.
     ///
     /// # Errors
@@ -260,14 +246,6 @@ impl ServerUnderTest {
         let grpc = free_address()?;
         let server = ServerUnderTest::launch(options, &Setup { grpc: Some(grpc), ..Setup::default() })?;
         Ok((server, grpc))
-    }
-
-    /// A fresh server with the demo's pages.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub(crate) fn start_with_pages(options: &Options) -> Result<Self> {
-        ServerUnderTest::launch(options, &Setup { has_pages: true, ..Setup::default() })
     }
 
     /// A fresh server on which any number of calls may wait, and its address for lines over TCP.
@@ -296,14 +274,6 @@ impl ServerUnderTest {
     /// When it does not start.
     pub(crate) fn start_counting(options: &Options, tick: &str) -> Result<Self> {
         ServerUnderTest::launch(options, &Setup { reactions: Some(tick), ..Setup::default() })
-    }
-
-    /// A fresh server with the rooms [`ROOM`].
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub(crate) fn start_talking(options: &Options) -> Result<Self> {
-        ServerUnderTest::launch(options, &Setup { has_rooms: true, ..Setup::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -358,9 +328,6 @@ impl ServerUnderTest {
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
         let tcp = free_address()?;
         let mut settings = configured(address, setup);
-        if setup.has_rooms {
-            open_rooms(&mut settings);
-        }
         if setup.is_called {
             let scope = &mut settings["registry"]["scopes"][0];
             (scope["allow_call_for_client"], scope["call_timeout_max"]) = (json!(true), json!("10m"));
@@ -370,9 +337,8 @@ impl ServerUnderTest {
         if options.transport == ClientTransport::Tls {
             settings["http_server"]["tls"] = SelfSignedCertificate::make()?.settings();
         }
-        let flags: &[&str] = if setup.has_pages { &["--dev", "--no-match"] } else { &[] };
         guard::remove_with_lab(&file);
-        let configuration = ServerConfigFile { file: file.clone(), flags, _database: setup.database.cloned() };
+        let configuration = ServerConfigFile { file: file.clone(), _database: setup.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
         let subscriber_address = if options.transport == ClientTransport::Tcp { tcp } else { address };
@@ -465,12 +431,10 @@ impl Killed {
 /// Starts a server, and waits until it listens.
 fn serve(configuration: &ServerConfigFile, options: &Options, address: SocketAddr) -> Result<ChildProcess> {
     let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.file.display().to_string()];
-    words.extend(configuration.flags.iter().map(|flag| (*flag).to_owned()));
     if let Some(shards) = options.shards {
         words.extend(["--shards".to_owned(), shards.to_string()]);
     }
-    let program = std::env::current_exe().context("this program has no path")?;
-    let child: Child = Command::new(program)
+    let child: Child = Command::new(server_program(options)?)
         .args(&words)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -488,6 +452,21 @@ fn serve(configuration: &ServerConfigFile, options: &Options, address: SocketAdd
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(own)
+}
+
+/// The program of the server under test.
+///
+/// # Errors
+/// When there is no such program.
+pub(crate) fn server_program(options: &Options) -> Result<PathBuf> {
+    let program = match &options.touchline {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().context("this program has no path")?.with_file_name("touchline"),
+    };
+    if !program.is_file() {
+        bail!("there is no server at {}: name its program with --touchline PROGRAM", program.display());
+    }
+    Ok(program)
 }
 
 fn free_address() -> Result<SocketAddr> {
@@ -542,11 +521,6 @@ fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
         (durable["name"], durable["durable"]) = (json!("durable"), json!(true));
         all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(durable.clone()));
         all["store"] = json!({"primary": {"url": url, "pool_size": if setup.postgres.is_some() { 64 } else { 4 }}});
-        if let (true, Some(database)) = (setup.has_stats, setup.database) {
-            let url = format!("sqlite:{}", database.0.join("stats.db").display());
-            all["store"]["stats"] = json!({"enabled": true, "url": url, "track_rate": 1_000_000});
-            all["prometheus"] = json!({"enabled": true});
-        }
         if setup.is_consuming {
             all["consumers"] = json!([{"name": "lab", "enabled": true, "type": "postgresql", "postgresql": {
                 "dsn": url,
@@ -581,15 +555,4 @@ fn count_reactions(all: &mut serde_json::Value, tick: &str) {
     (counting["reactions"], counting["reactions_rate"]) = (json!(OPTIONS), json!(1_000));
     all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(counting.clone()));
     all["reactions"] = json!({"tick": tick});
-}
-
-/// Channels `talk:…` are rooms: clients publish bytes, and a listener whose link is slow loses old frames.
-fn open_rooms(all: &mut serde_json::Value) {
-    let mut rooms = all["channel"]["namespaces"][0].clone();
-    rooms["name"] = json!("talk");
-    rooms["publication_data_format"] = json!("binary");
-    (rooms["history_size"], rooms["history_ttl"]) = (json!(6_000), json!("5m"));
-    (rooms["slow_consumer"], rooms["max_age"]) = (json!("drop_oldest"), json!("400ms"));
-    (rooms["allow_publish_for_client"], rooms["allow_publish_for_anonymous"]) = (json!(true), json!(true));
-    all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(rooms.clone()));
 }

@@ -80,17 +80,6 @@ pub(crate) struct HttpOptions {
     pub(crate) chart: Option<PathBuf>,
 }
 
-/// Options of `assets`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct AssetsOptions {
-    /// Number of requests of each kind.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 100_000)]
-    pub(crate) requests: u64,
-    /// Number of concurrent connections.
-    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) at_once: u32,
-}
-
 /// Options of `waiting`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WaitingOptions {

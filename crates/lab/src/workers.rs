@@ -124,7 +124,7 @@ impl Workers {
             let end = plan.connections.min((group + 1) * share);
             while first < end {
                 let connections = (end - first).min(share.div_ceil(share.div_ceil(PER_WORKER)));
-                let mut part = ChildProcess::start(&["lab", "worker"])?;
+                let mut part = ChildProcess::start("worker")?;
                 let mut commands = part.0.stdin.take().context("the worker has no standard input")?;
                 let spec = WorkerSpec {
                     server: *server,

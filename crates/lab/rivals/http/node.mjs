@@ -1,4 +1,4 @@
-// The rival `node` of `touchline lab http`: node's own HTTP server. Prints its address.
+// The rival `node` of `touchline-lab http`: node's own HTTP server. Prints its address.
 import { createServer } from 'node:http';
 
 const server = createServer(({ url }, response) => {

@@ -1,6 +1,6 @@
 #!/usr/bin/env escript
 %%! +S 1:1
-%% The rival `otp` of `touchline lab http`: httpd of Erlang/OTP on one scheduler. Prints its address.
+%% The rival `otp` of `touchline-lab http`: httpd of Erlang/OTP on one scheduler. Prints its address.
 -module(otp).
 -export([main/1, do/1]).
 -mode(compile).

@@ -1,4 +1,4 @@
-"""The rival `tornado` of `touchline lab http`: one process of Tornado. Prints its address."""
+"""The rival `tornado` of `touchline-lab http`: one process of Tornado. Prints its address."""
 
 import asyncio
 

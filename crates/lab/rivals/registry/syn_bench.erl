@@ -1,4 +1,4 @@
-%% The rival of `touchline lab registry --beside`: the steps of process_registry_bench with Syn 3, on this machine.
+%% The rival of `touchline-lab registry --beside`: the steps of process_registry_bench with Syn 3, on this machine.
 %% The first node starts the other nodes and prints one line of JSON.
 -module(syn_bench).
 -export([main/1, hold/2, register_all/1, await_count/1, kill_all/1]).

@@ -1,4 +1,4 @@
-// The rival `promises` of `touchline lab waiting`: each asynchronous function calls another function and waits for its
+// The rival `promises` of `touchline-lab waiting`: each asynchronous function calls another function and waits for its
 // answer.
 // Usage: node promises.mjs COUNT SECONDS. Prints `ready`, `waiting COUNT` and `done`.
 const [count, seconds] = process.argv.slice(2).map(Number);

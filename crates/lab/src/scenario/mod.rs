@@ -1,7 +1,6 @@
 //! The scenarios: each controls servers and workers, and adds figures to the results.
 
 mod across;
-mod assets;
 mod bans;
 mod bare;
 mod bytes;
@@ -21,13 +20,9 @@ mod publish;
 mod reactions;
 mod recovery;
 mod registry;
-mod restart;
 mod slow;
-mod statistics;
 mod syn;
 mod waiting;
-mod walkie;
-mod who;
 
 use std::process::ExitCode;
 
@@ -102,16 +97,11 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Bytes => bytes::bytes(options, results)?,
             Scenario::Noisy(noisy) => noisy::noisy(noisy, options, results)?,
             Scenario::Slow(slow) => slow::slow(slow, options, results)?,
-            Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Hooks(arguments) => hooks::hooks(arguments, options, results)?,
             Scenario::Events(arguments) => events::events(arguments, options, results)?,
             Scenario::Reactions(arguments) => reactions::reactions(arguments, options, results)?,
-            Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Http(arguments) => http::http(arguments, options, results)?,
             Scenario::Waiting(arguments) => waiting::waiting(arguments, options, results)?,
-            Scenario::Assets(arguments) => assets::assets(arguments, options, results)?,
-            Scenario::Walkie(walkie) => walkie::walkie(walkie, options, results)?,
-            Scenario::Who(who) => who::who(who, options, results)?,
             Scenario::Deploy(arguments) => deploy::deploy(arguments, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

@@ -190,7 +190,7 @@ impl RegistryNodes {
         let (sender, reports) = channel();
         let mut all = RegistryNodes { nodes: Vec::with_capacity(count), reports, reached: Vec::new() };
         for number in 0..count {
-            let mut part = ChildProcess::start(&["lab", "registry-node"])?;
+            let mut part = ChildProcess::start("registry-node")?;
             let commands = part.0.stdin.take().context("the registry node has no standard input")?;
             let lines =
                 BufReader::new(part.0.stdout.take().context("the registry node has no standard output")?).lines();

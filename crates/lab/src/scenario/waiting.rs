@@ -34,7 +34,7 @@ pub(super) fn waiting(waiting: &WaitingOptions, options: &Options, results: &mut
     let count = waiting.callers * waiting.calls;
     calls(waiting, options, results)?;
     let own = std::env::current_exe().context("this program has no path")?.display().to_string();
-    beside("threads", &[own, "lab".to_owned(), "waiting-threads".to_owned()], count, waiting.delay, results)?;
+    beside("threads", &[own, "waiting-threads".to_owned()], count, waiting.delay, results)?;
     for rival in &waiting.rivals {
         beside(&rival.name, &rival.words, count, waiting.delay, results)?;
     }

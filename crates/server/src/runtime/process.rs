@@ -5,7 +5,8 @@ use std::io::Read;
 use std::sync::OnceLock;
 
 /// The version of this server, as clients and `info` see it.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const VERSION: &str =
+    if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "+quick") } else { env!("CARGO_PKG_VERSION") };
 
 /// The platform that the program was built for: the processor's architecture and the C library.
 pub(crate) const TARGET: &str = if cfg!(target_arch = "aarch64") {

@@ -12,7 +12,7 @@ const CONNECTIONS_WANTED: u64 = 100_000;
 const BACKLOG_WANTED: u64 = 16_384;
 /// Memory of TCP buffers that 100,000 connections can use in a burst, bytes: 16 KiB each.
 const TCP_BYTES_WANTED: u64 = CONNECTIONS_WANTED * 16_384;
-/// Memory of 100,000 connections in a node and in the kernel, bytes, measured by `touchline lab ladder`.
+/// Memory of 100,000 connections in a node and in the kernel, bytes, measured by `touchline-lab ladder`.
 const MEMORY_WANTED: u64 = CONNECTIONS_WANTED * 11_000;
 /// Clock sources that can be read without a system call.
 const CLOCK_SOURCES: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];

@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn a_section_that_says_how_and_when_may_have_figures() {
-        let said = "`touchline lab walkie` ran on 26 November 2026.";
+        let said = "`touchline-lab walkie` ran on 26 November 2026.";
         assert_eq!(found(&format!("## A\n\n{said}\nIt took 5.2 ms.\n\n## B\n\nIt took 7 ms.\n")), ["8: 7 ms"]);
         assert_eq!(found("## A\n\nIt ran on 26 November 2026 and took 5.2 ms.\n").len(), 1, "without a command");
-        assert_eq!(found("## A\n\n`touchline lab walkie` says 5.2 ms.\n").len(), 1, "without a date");
+        assert_eq!(found("## A\n\n`touchline-lab walkie` says 5.2 ms.\n").len(), 1, "without a date");
         let page = format!("## A\n\n{said}\nIt took 5.2 ms.\n");
         assert_eq!(unaccounted(&page, &BTreeSet::new(), false), ["4: 5.2 ms"], "README has figures of the run only");
     }

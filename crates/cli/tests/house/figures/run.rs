@@ -21,7 +21,7 @@ struct RunMachine {
     linux: String,
 }
 
-/// One invocation of `touchline lab`.
+/// One invocation of `touchline-lab`.
 #[derive(Debug, Deserialize)]
 struct MeasuredPart {
     name: String,
@@ -173,7 +173,7 @@ fn number(value: f64, unit: &str) -> String {
 #[cfg(test)]
 pub(super) fn example() -> FigureRun {
     let text = r#"{"commit": "abc", "profile": "dist", "machine": {"processor": "P", "processors": 2, "memory_gib": 4,
-        "linux": "6.18"}, "parts": [{"name": "steady", "command": "touchline lab fanout", "date": "8 November 2026",
+        "linux": "6.18"}, "parts": [{"name": "steady", "command": "touchline-lab fanout", "date": "8 November 2026",
         "figures": [
         {"scenario": "a", "name": "cost", "unit": "µs", "median": 5.5, "low": 5.0, "high": 6.25, "must": 6.0,
          "is_kept": true},
@@ -201,7 +201,7 @@ fn placeholders_become_the_figures_of_the_run() {
     assert_eq!(text("steady: a: rate"), "1,530,000 /s");
     assert_eq!(text("steady: b: rate @range"), "495 /s");
     assert_eq!(text("steady: ratio @floor"), "6.30 µs");
-    assert_eq!([text("command: steady"), text("date: steady")], ["`touchline lab fanout`", "8 November 2026"]);
+    assert_eq!([text("command: steady"), text("date: steady")], ["`touchline-lab fanout`", "8 November 2026"]);
     assert_eq!(text("machine"), "P, 2 processors, 4 GiB of memory, Linux 6.18");
     for wrong in ["steady: rate", "steady: costs", "fast: cost", "steady: cost @floor", "steady: cost @sum", "system"] {
         assert!(run.text(wrong).is_err(), "{wrong}");

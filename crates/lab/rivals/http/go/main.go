@@ -1,4 +1,4 @@
-// The rival `go` of `touchline lab http`: net/http on one processor. Prints its address.
+// The rival `go` of `touchline-lab http`: net/http on one processor. Prints its address.
 package main
 
 import (

@@ -1,4 +1,4 @@
-//! A bare tonic service: it decodes a publication and answers an empty message. `touchline lab grpc --bare` starts it
+//! A bare tonic service: it decodes a publication and answers an empty message. `touchline-lab grpc --bare` starts it
 //! and reads its address from the first line that it prints.
 
 mod bare {

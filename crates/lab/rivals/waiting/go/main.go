@@ -1,4 +1,4 @@
-// The rival `goroutines` of `touchline lab waiting`: each goroutine sends a request to another goroutine and waits for
+// The rival `goroutines` of `touchline-lab waiting`: each goroutine sends a request to another goroutine and waits for
 // its answer.
 // Usage: waiting COUNT SECONDS. Prints `ready`, `waiting COUNT` and `done`.
 package main

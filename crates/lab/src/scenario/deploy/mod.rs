@@ -11,7 +11,7 @@ mod plan;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use self::crowd::RoamingCrowd;
 use self::figures::RestartMeasurement;
@@ -25,6 +25,7 @@ use crate::machine::{MachineLimits, StepNeeds};
 use crate::nats::Nats;
 use crate::process::{now_us, rest};
 use crate::report::Results;
+use crate::server_under_test::server_program;
 use crate::transport::ClientTransport;
 
 /// Nodes of the cluster.
@@ -38,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// One run: a restart of each node, or an upgrade of each and the way back.
 pub(super) fn deploy(arguments: &DeployOptions, options: &Options, results: &mut Results) -> Result<()> {
     check(arguments, options)?;
-    let this = std::env::current_exe().context("this program has no path")?;
+    let this = server_program(options)?;
     let first = arguments.from.clone().unwrap_or_else(|| this.clone());
     let nats = Nats::start()?;
     let mut nodes = (0..NODES).map(|number| DeployNode::new(number, &nats)).collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! The rival `axum` of `touchline lab http`: axum on one thread of Tokio. Prints its address.
+//! The rival `axum` of `touchline-lab http`: axum on one thread of Tokio. Prints its address.
 
 use axum::Router;
 use axum::extract::Query;

@@ -17,9 +17,8 @@ struct Figure {
 
 /// Runs a scenario once.
 fn figures(arguments: &[&str]) -> Vec<Figure> {
-    let binary = env!("CARGO_BIN_EXE_touchline");
+    let binary = env!("CARGO_BIN_EXE_touchline-lab");
     let output = Command::new(binary)
-        .arg("lab")
         .args(arguments)
         .args(["--runs", "1", "--json", "--quiet"])
         .output()
@@ -74,27 +73,6 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
         &[WRONGS],
     ),
     (
-        &[
-            "who",
-            "--nodes",
-            "2",
-            "--connections",
-            "300",
-            "--pages",
-            "5",
-            "--pages-per-second",
-            "20",
-            "--rounds",
-            "1",
-            "--messages",
-            "20",
-            "--rate",
-            "20",
-        ],
-        &["page by users, median", "page by scan, p99", "fan-out beside pages / without"],
-        &[WRONGS, "pages by users that lack some"],
-    ),
-    (
         &["storm", "--connections", "200", "--concurrency", "100"],
         &["all open after"],
         &["failed to open", "closed while others were opened"],
@@ -103,11 +81,6 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
         &["recovery", "--connections", "50", "--publications", "10"],
         &["CPU per recovered publication, connecting included"],
         &[WRONGS],
-    ),
-    (
-        &["statistics", "--connections", "50", "--rows", "1000", "--seconds", "1"],
-        &["rows written", "CPU per delivery without rows"],
-        &["rows dropped", WRONGS],
     ),
     (
         &["hooks", "--quick"],
@@ -144,18 +117,6 @@ const CASES: &[(&[&str], &[&str], &[&str])] = &[
             "connections without their match",
             WRONGS,
         ],
-    ),
-    (
-        &["walkie", "--listeners", "20", "--seconds", "1"],
-        &[
-            "the server's part of mouth to ear: p99.9",
-            "floor: p99.9",
-            "p99 / floor",
-            "server CPU per delivered frame",
-            "frames sent",
-            "frames received",
-        ],
-        &[WRONGS],
     ),
     (&["publish", "--connections", "4", "--seconds", "1"], &["publishes"], &[]),
 ];
@@ -206,7 +167,7 @@ fn a_rolling_restart_keeps_its_plan_and_loses_nothing() {
 
 #[test]
 fn whoever_publishes_or_subscribes_does_so_over_tls_too() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 6] = [
         (
             &["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"],
             "CPU per delivery",
@@ -222,7 +183,6 @@ fn whoever_publishes_or_subscribes_does_so_over_tls_too() {
             "CPU per recovered publication, connecting included",
         ),
         (&["noisy", "--connections", "50", "--seconds", "1"], "its commands that were taken"),
-        (&["statistics", "--connections", "50", "--rows", "1000", "--seconds", "1"], "rows written"),
     ];
     for (arguments, name) in cases {
         let figures = figures(&[arguments, &["--way", "tls"]].concat());
@@ -235,8 +195,8 @@ fn whoever_publishes_or_subscribes_does_so_over_tls_too() {
 
 #[test]
 fn a_server_of_another_kind_can_be_measured_by_its_address() {
-    let output = Command::new(env!("CARGO_BIN_EXE_touchline"))
-        .args(["lab", "storm", "--server", "127.0.0.1:1"])
+    let output = Command::new(env!("CARGO_BIN_EXE_touchline-lab"))
+        .args(["storm", "--server", "127.0.0.1:1"])
         .output()
         .expect("it runs");
     assert!(!output.status.success());
@@ -245,8 +205,8 @@ fn a_server_of_another_kind_can_be_measured_by_its_address() {
 
 #[test]
 fn the_floor_of_grpc_is_a_program_that_must_be_named_and_exist() {
-    let output = Command::new(env!("CARGO_BIN_EXE_touchline"))
-        .args(["lab", "grpc", "--runs", "1", "--bare", "/no/such/program"])
+    let output = Command::new(env!("CARGO_BIN_EXE_touchline-lab"))
+        .args(["grpc", "--runs", "1", "--bare", "/no/such/program"])
         .output()
         .expect("it runs");
     assert!(!output.status.success());
@@ -255,8 +215,8 @@ fn the_floor_of_grpc_is_a_program_that_must_be_named_and_exist() {
 
 /// Starts a run that lasts until it is ended. Returns the run and the id of its server's process.
 fn a_long_run() -> (Child, u32) {
-    let lab = Command::new(env!("CARGO_BIN_EXE_touchline"))
-        .args(["lab", "idle", "--connections", "20", "--seconds", "600", "--runs", "1", "--quiet"])
+    let lab = Command::new(env!("CARGO_BIN_EXE_touchline-lab"))
+        .args(["idle", "--connections", "20", "--seconds", "600", "--runs", "1", "--quiet"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -330,7 +290,7 @@ fn what_the_lab_has_started_ends_with_it_however_it_ends() {
 #[test]
 fn numbers_that_nothing_can_be_measured_with_are_refused() {
     for words in [["--rate", "nan"], ["--rate", "1e-300"], ["--messages", "0"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_touchline")).args(["lab", "fanout"]).args(words).output();
+        let output = Command::new(env!("CARGO_BIN_EXE_touchline-lab")).arg("fanout").args(words).output();
         let output = output.expect("the binary runs");
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("expected"), "{words:?}: {output:?}");
