@@ -33,16 +33,16 @@ LIBTEST_END = '{ "type": "suite", "event": "failed", "passed": 1, "failed": 1, "
 
 
 def test_libtest_reports_a_failure_with_its_output():
-    text = "\n".join([event("started", "a"), "output of a child" + event("ok", "a", exec_time=1.5), event("failed", "b", stdout="panicked"), LIBTEST_END])
-    parser = read(parsers.Libtest(), text)
+    events = [event("started", "a"), "output of a child" + event("ok", "a", exec_time=1.5), event("failed", "b", stdout="panicked")]
+    parser = read(parsers.Libtest(), "\n".join([*events, LIBTEST_END]))
     assert (parser.passed(), names(parser), parser.faults(101)) == (1, ["b"], [])
     assert [outcome.seconds for outcome in parser.outcomes] == [1.5, 0.0]
     assert parser.failures()[0].output == "panicked"
 
 
 def test_libtest_text_of_documented_examples_is_read():
-    parser = read(parsers.Libtest(), "test src/a.rs - A (line 3) ... ok\ntest src/b.rs - B (line 4) ... FAILED\ntest result: FAILED. 1 passed; 1 failed")
-    assert (parser.passed(), names(parser), parser.faults(101)) == (1, ["src/b.rs - B (line 4)"], [])
+    parser = read(parsers.Libtest(), "test a.rs - A (line 3) ... ok\ntest b.rs - B (line 4) ... FAILED\ntest result: FAILED. 1 passed")
+    assert (parser.passed(), names(parser), parser.faults(101)) == (1, ["b.rs - B (line 4)"], [])
 
 
 @pytest.mark.parametrize("code", [-6, -9, 134, 0, 101, 1])
@@ -54,6 +54,9 @@ def test_a_rust_program_that_crashes_or_is_killed_has_a_fault(code):
 
 TAP = """
     TAP version 13
+    # begins: group
+    # begins: one
+    # begins: two # three
     # Subtest: group
         # Subtest: one
         ok 1 - one
@@ -86,6 +89,8 @@ def test_tap_counts_tests_and_not_their_groups():
 
 def test_tap_that_ends_early_has_a_fault():
     assert read(parsers.Tap(), TAP).faults(1) == ["ended before its summary"]
+    assert not read(parsers.Tap(), TAP).running
+    assert list(read(parsers.Tap(), "# begins: group\n# begins: one").running) == ["group", "one"]
     assert read(parsers.Tap(), TAP).faults(-9) == ["was ended by signal 9"]
 
 
@@ -153,16 +158,16 @@ def test_a_run_without_a_test_has_a_fault():
 
 def test_computing_comes_first_and_measuring_comes_alone():
     order = [suite for phase in suites.PHASES for lane in phase for suite in lane]
-    for early, late in zip(["formatting", "house", "lints", "build", "rust", "e2e"], ["house", "lints", "build", "rust", "server", "attacks"]):
-        assert order.index(early) < order.index(late)
+    expected = ["formatting", "house", "lints", "build", "rust", "e2e", "attacks", "lab"]
+    assert sorted(expected, key=order.index) == expected
     assert suites.PHASES[-1] == (("attacks", "lab"),)
     assert set(order) <= set(suites.TABLE)
 
 
 METADATA = {"packages": [
-    {"name": name, "source": None, "manifest_path": str(jobs.ROOT / "crates" / directory / "Cargo.toml"), "dependencies": [{"name": on} for on in others]}
-    for name, directory, others in [("touchline-engine", "engine", ["touchline-protocol"]), ("touchline-protocol", "protocol", []),
-                                    ("touchline-server", "server", ["touchline-engine"]), ("touchline-lab", "lab", [])]]}
+    {"name": f"touchline-{name}", "source": None, "manifest_path": f"{jobs.ROOT}/crates/{name}/Cargo.toml",
+     "dependencies": [{"name": f"touchline-{other}"} for other in others]}
+    for name, others in [("engine", ["protocol"]), ("protocol", []), ("server", ["engine"]), ("lab", [])]]}
 
 
 @pytest.mark.parametrize("path, suite, programs", [

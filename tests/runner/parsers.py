@@ -151,7 +151,8 @@ class Libtest(Parser):
 
 
 class Tap(Parser):
-    """Node: TAP with nested tests. A cancelled test has failed. A suite counts only if it fails without a failed test in it."""
+    """Node: TAP with nested tests, and the lines of begins.mjs. A cancelled test has failed. A suite counts only if it fails without a
+    failed test in it."""
 
     RESULT = re.compile(r"( *)(not ok|ok) \d+ - (.*?)(?: # (SKIP|TODO).*)?$")
     BEGIN = re.compile(r"( *)# Subtest: (.*)$")
@@ -169,6 +170,9 @@ class Tap(Parser):
         return re.sub(r"\\(.)", r"\1", name).strip()
 
     def line(self, line):
+        if line.startswith("# begins: "):
+            self.running[line[10:].strip()] = True
+            return
         if self.details is not None:
             self.detail(line)
             return
@@ -177,11 +181,11 @@ class Tap(Parser):
             self.flush()
             del self.names[len(begin.group(1)) // 4:]
             self.names.append(self.plain(begin.group(2)))
-            self.running = {" > ".join(self.names): True}
         elif result:
             self.flush()
             depth = len(result.group(1)) // 4
             path = [*self.names[:depth], self.plain(result.group(3))]
+            self.running.pop(path[-1], None)
             self.open = {"name": " > ".join(path), "ok": result.group(2) == "ok", "mark": result.group(4)}
         elif self.open and line.strip() == "---":
             self.details = line[:-3]
@@ -206,7 +210,6 @@ class Tap(Parser):
         result, self.open = self.open, None
         if not result:
             return
-        self.running.pop(result["name"], None)
         prefix = f"{result['name']} > "
         is_known = any(outcome.name.startswith(prefix) for outcome in self.failures())
         if result.get("type") == "suite" and (result["ok"] or is_known):

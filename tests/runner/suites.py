@@ -215,7 +215,10 @@ def package_name(directory):
 
 def node(suite, path, plan):
     """One file of tests in JavaScript. A failed test may leave something behind that would keep its process running."""
-    words = ["node", "--test", "--test-force-exit", "--test-reporter=tap", "--test-concurrency=1", path.relative_to(ROOT)]
+    words = ["node", "--test", "--test-force-exit", "--test-concurrency=1"]
+    for reporter in ("tap", "./tests/runner/begins.mjs"):
+        words += [f"--test-reporter={reporter}", "--test-reporter-destination=stdout"]
+    words.append(path.relative_to(ROOT))
     stem = path.name[:-len(".test.mjs")]
     directory = path.parent.parent.name
     name = stem if directory == "tests" else f"{directory}.{stem}"
