@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 from runner import needs, suites
 from runner.jobs import LOGS, ROOT, Runner
@@ -57,17 +58,25 @@ class Run:
     def phases(self, phases):
         """Runs phases one after another, and their lanes side by side."""
         for phase in phases:
-            lanes = [threading.Thread(target=self.lane, args=(lane,)) for lane in phase]
+            lanes = [threading.Thread(target=self.safely, args=("a lane", self.lane, lane)) for lane in phase]
             for lane in lanes:
                 lane.start()
             for lane in lanes:
                 lane.join()
 
+    def safely(self, what, function, *arguments):
+        """Calls a function. A fault of this program fails the run."""
+        try:
+            function(*arguments)
+        except Exception as fault:  # noqa: BLE001
+            traceback.print_exc()
+            self.not_run.append(f"{what}: {type(fault).__name__}: {fault}")
+
     def lane(self, lane):
         """Runs the suites of a lane one after another."""
         for suite in lane:
             if suite in self.plan.chosen:
-                self.suite(suite)
+                self.safely(suite, self.suite, suite)
 
     def suite(self, suite):
         """Runs the programs of a suite, several at a time."""
@@ -98,7 +107,7 @@ class Run:
                 else:
                     done.append(self.job(job))
 
-        workers = [threading.Thread(target=work) for _ in range(suites.WIDTHS.get(suite, 1))]
+        workers = [threading.Thread(target=self.safely, args=(suite, work)) for _ in range(suites.WIDTHS.get(suite, 1))]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -141,8 +150,7 @@ class Run:
             active = list(self.runner.active.values())
         words = []
         for job, reader, began in active:
-            last = f", last: {reader.parser.outcomes[-1].name}" if reader.parser.outcomes else ""
-            words.append(f"{job.title()} {time.monotonic() - began:.0f} s{last}"[:120])
+            words.append(f"{job.title()} {time.monotonic() - began:.0f} s, last: {reader.parser.last or '-'}"[:120])
         if words:
             say(f"-- {minutes(time.monotonic() - self.began)} min: {' | '.join(words)}")
 
@@ -168,7 +176,9 @@ class Run:
         if self.flaky:
             lines += ["", *(f"flaky: {line}" for line in self.flaky), f"flaky: {len(self.flaky)} (target/test-logs/flaky.txt)"]
         # A run that did not run everything is not good, even if nothing that it ran has failed.
-        if not failed and (self.not_run or self.runner.stopped):
+        if not passed and not failed:
+            lines += ["", f"no test has {self.plan.name} in its name" if self.plan.name else "no test ran"]
+        if not failed and (self.not_run or self.runner.stopped or not passed):
             failed = 1
         say("\n".join([*lines, "", f"{passed} passed, {failed} failed"]))
         return failed == 0
@@ -265,7 +275,7 @@ def commit():
     def git(*words):
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    return "" if git("status", "--porcelain") else git("rev-parse", "HEAD")
+    return "" if not shutil.which("git") or git("status", "--porcelain") else git("rev-parse", "HEAD")
 
 
 def clear_logs(plan):
@@ -306,7 +316,7 @@ def main(words):
             plan.chosen.update({suite: None for phase in suites.LONG for lane in phase for suite in lane})
             run.phases(suites.LONG)
 
-    worker = threading.Thread(target=work)
+    worker = threading.Thread(target=run.safely, args=("the run", work))
     worker.start()
     beat = time.monotonic()
     while worker.is_alive():

@@ -242,6 +242,16 @@ def test_only_what_passes_alone_is_flaky(runner, second, flaky, failed):
     assert names(done.parser) == failed
 
 
+def test_a_fault_of_the_program_itself_fails_the_run(monkeypatch, capsys):
+    monkeypatch.setattr(suites, "PHASES", ((("go",), ("java",)),))
+    monkeypatch.setitem(suites.TABLE, "go", lambda plan: [1 / 0])
+    monkeypatch.setitem(suites.TABLE, "java", lambda plan: [])
+    own = run.Run(suites.Plan({"go": None, "java": None}), jobs.Runner())
+    own.phases(suites.PHASES)
+    assert not own.summary()
+    assert capsys.readouterr().out.endswith("go: ZeroDivisionError: division by zero\n\nno test ran\n\n0 passed, 1 failed\n")
+
+
 def test_a_signal_ends_a_run_and_everything_that_it_started(tmp_path):
     """A run in a process of its own, with one suite that does not end."""
     script = textwrap.dedent(f"""

@@ -133,7 +133,9 @@ class Runner:
                 running = f": {', '.join(reader.parser.running)}" if reader.parser.running else ""
                 killed = f"was ended: {reason}{running}" if reason else f"was killed: no test ended within {job.limit:.0f} s{running}"
                 signal_group(process.pid, signal.SIGTERM)
-                threading.Timer(GRACE, signal_group, (process.pid, signal.SIGKILL)).start()
+                last = time.monotonic()
+            elif killed and time.monotonic() - last > GRACE:
+                signal_group(process.pid, signal.SIGKILL)
             time.sleep(0.1)
 
 

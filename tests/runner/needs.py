@@ -10,9 +10,9 @@ from .jobs import ROOT, Job
 
 # A command, a file or a module of Python, the Debian package with it, and the suites that use it.
 NEEDS = [row.split() for row in """
-cc build-essential rust,e2e,browser,python,go,java,packages,pages,attacks,quick
+cc build-essential house,rust,e2e,browser,python,go,java,packages,pages,attacks,quick
 curl curl e2e,packages,pages
-node nodejs e2e,browser,pages
+node nodejs house,e2e,browser,pages
 npm npm e2e,browser,pages
 python3 python3 python,packages,e2e,browser,pages
 python:ensurepip python3-venv python,packages,browser,pages
@@ -39,7 +39,7 @@ valgrind valgrind long
 VERSIONS = [
     ("Go", "1.24", "go,e2e,packages,pages", "golang-go", ["go", "version"],
      "Debian 13 has it, Debian 12 does not: see https://go.dev/dl, and put it first on the PATH"),
-    ("Node.js", "20.14", "e2e,browser,pages", "nodejs", ["node", "--version"], "Debian 13 has it: https://nodejs.org otherwise"),
+    ("Node.js", "20.14", "house,e2e,browser,pages", "nodejs", ["node", "--version"], "Debian 13 has it: https://nodejs.org otherwise"),
     ("Python", "3.9", "python,packages,pages", "python3", ["python3", "--version"], "Debian 11 and newer have it"),
     ("Java", "17", "java", "default-jdk-headless", ["java", "-version"], "Debian 12 and newer have it"),
 ]

@@ -24,6 +24,8 @@ class Parser:
     def __init__(self):
         self.outcomes = []
         self.running = {}
+        # What is printed once a minute.
+        self.last = ""
         self.is_complete = False
         # Passed tests that the runner counts without printing their names.
         self.more_passed = 0
@@ -39,6 +41,7 @@ class Parser:
     def end(self, name, is_passed, seconds=0.0, output=""):
         """Notes the end of a test."""
         self.running.pop(name, None)
+        self.last = name
         self.outcomes.append(Outcome(name, is_passed, seconds, output))
 
     def readable(self, line):
@@ -76,7 +79,7 @@ class Step(Parser):
     """A command without tests: it fails if its exit code is not 0."""
 
     def line(self, line):
-        pass
+        self.last = line.strip() or self.last
 
     def faults(self, code):
         return [f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"] if code else []
@@ -91,6 +94,7 @@ class Build(Step):
 
     def line(self, line):
         if not line.startswith("{"):
+            super().line(line)
             return
         message = json.loads(line)
         if message.get("executable") and message["profile"]["test"]:
@@ -108,19 +112,22 @@ class Libtest(Parser):
     JSON = re.compile(r'\{ ?"type": ?"(?:test|suite)".*\}$')
 
     def line(self, line):
-        found = self.JSON.search(line)
-        try:
-            event = json.loads(found.group()) if found else None
-        except ValueError:
-            event = None
+        event, text = self.json(line), self.TEXT.match(line)
         if event:
             self.event(event)
             return
-        text = self.TEXT.match(line)
         if text and text.group(2) != "ignored":
             self.end(text.group(1), text.group(2) == "ok")
         elif line.startswith("test result: "):
             self.is_complete = True
+
+    def json(self, line):
+        """The event at the end of a line, or None. A child of a test may have printed the beginning of the line."""
+        found = self.JSON.search(line)
+        try:
+            return json.loads(found.group()) if found else None
+        except ValueError:
+            return None
 
     def event(self, event):
         """Reads an event of JSON."""
@@ -135,11 +142,7 @@ class Libtest(Parser):
             self.running.pop(name, None)
 
     def readable(self, line):
-        found = self.JSON.search(line)
-        try:
-            event = json.loads(found.group()) if found else None
-        except ValueError:
-            event = None
+        event = self.json(line)
         if not event:
             return line
         if event["type"] == "suite" and event["event"] != "started":

@@ -49,7 +49,7 @@ SLOW = ("consumers", "splits", "pages", "hooks", "reactions", "durable_events", 
 
 # Paths (regular expressions), and what a change of them affects: suites, Rust programs (`rust:NAME`), and files in JavaScript (`e2e:NAME`).
 # `crate`: the crate and all that depend on it. The first line that matches counts; a path that no line matches affects everything.
-SDKS = "e2e browser python go java attacks"
+SDKS = "examples e2e browser python go java attacks"
 AREAS = [(re.compile(pattern), targets.split()) for pattern, targets in (
     (r"(Cargo\.(toml|lock)|x|tests/run(ner/.*|\.py)|rust-toolchain\.toml|\.cargo/.*|clippy\.toml)$", "everything"),
     (r"crates/(cli|config)/src/", f"crate {SDKS} packages pages"),
@@ -189,7 +189,7 @@ def rust(suite, plan):
     for name, manifest, file in sorted(plan.programs):
         directory = pathlib.Path(manifest).parent
         own = name if name in MEASURE else "server" if name in SERVER else "rust"
-        is_left_out = name == "house" or plan.is_quick and name in QUICK_BUT
+        is_left_out = name == "house" and "house" in plan.chosen or plan.is_quick and name in QUICK_BUT
         is_named = not has_name or plan.name in name
         if not is_named or is_left_out or (own != suite and not (plan.is_quick and own == "server")):
             continue
@@ -202,10 +202,15 @@ def rust(suite, plan):
         job.tags = frozenset({name, f"package:{package}"})
         if name in REPEATED:
             alone = [*words[:5], "--test-threads=1", "--exact"]
-            job.again = lambda names, alone=alone: None if any(map(NEVER.search, names)) else [*alone, *names]
+            job.again = lambda names, alone=alone: [*alone, *repeatable(names)] if repeatable(names) else None
         found.append(job)
     # The references come first: they take seconds.
     return sorted(found, key=lambda job: "reference" not in job.tags)
+
+
+def repeatable(names):
+    """The tests that may be repeated."""
+    return [name for name in names if not NEVER.search(name)]
 
 
 def package_name(directory):
