@@ -133,11 +133,16 @@ def affected(paths, metadata):
             else:
                 suite, _, name = target.partition(":")
                 names = {name} if name else None
-                suites = ("rust", "server", *MEASURE) if suite == "rust" else (suite,)
+                suites = (home(name),) if suite == "rust" else (suite,)
             for suite in suites:
                 old = chosen.get(suite, set())
                 chosen[suite] = None if names is None or old is None else old | names
     return chosen
+
+
+def home(program):
+    """The suite of a Rust program."""
+    return program if program in MEASURE else "server" if program in SERVER else "rust"
 
 
 def required(chosen):
@@ -188,7 +193,7 @@ def rust(suite, plan):
     has_name = plan.name and "rust" in plan.chosen and any(plan.name in name for name, _, _ in plan.programs)
     for name, manifest, file in sorted(plan.programs):
         directory = pathlib.Path(manifest).parent
-        own = name if name in MEASURE else "server" if name in SERVER else "rust"
+        own = home(name)
         is_left_out = name == "house" and "house" in plan.chosen or plan.is_quick and name in QUICK_BUT
         is_named = not has_name or plan.name in name
         if not is_named or is_left_out or (own != suite and not (plan.is_quick and own == "server")):
