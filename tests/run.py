@@ -307,7 +307,8 @@ def main(words):
         run.runner.stopped = run.runner.stopped or f"signal {signal.Signals(number).name}"
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
 
     def work():
         run.phases(suites.PHASES)
