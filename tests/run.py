@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests: `./x test` calls it, and `./x help` lists its arguments.
 
-It continues after a failure, repeats failed tests once, alone, and lists at the end what failed, what is flaky and what did not run.
+It continues after a failure and repeats failed tests once, alone. At the end it lists the failed, the flaky and the skipped tests.
 Logs stay in target/test-logs: one for each suite, one for each program, and one for each failed test in Rust.
 """
 
@@ -23,7 +23,7 @@ from runner.suites import Plan
 
 # Minutes after which a run ends, whatever it has left to do. TOUCHLINE_TEST_BUDGET sets another number; --long has no budget.
 BUDGET = 45
-# Seconds between two lines about what runs.
+# Seconds between two lines about the running programs.
 HEARTBEAT = 60
 # Lines of the log of a failure that are printed.
 EXCERPT = 30
@@ -43,7 +43,7 @@ def minutes(seconds):
 
 
 class Run:
-    """One run: its plan, what has ended, and what has not run."""
+    """One run: its plan, the programs that have ended, and those that have not run."""
 
     def __init__(self, plan, runner):
         self.plan = plan
@@ -64,13 +64,13 @@ class Run:
             for lane in lanes:
                 lane.join()
 
-    def safely(self, what, function, *arguments):
+    def safely(self, name, function, *arguments):
         """Calls a function. A fault of this program fails the run."""
         try:
             function(*arguments)
         except Exception as fault:  # noqa: BLE001
             traceback.print_exc()
-            self.not_run.append(f"{what}: {type(fault).__name__}: {fault}")
+            self.not_run.append(f"{name}: {type(fault).__name__}: {fault}")
 
     def lane(self, lane):
         """Runs the suites of a lane one after another."""
@@ -185,7 +185,7 @@ class Run:
 
 
 def problems(done):
-    """The names of what failed in a program."""
+    """The failures of a program, each with its name."""
     title = done.job.title()
     return [f"{title} {fault}" for fault in done.faults] + [f"{title}: {outcome.name}" for outcome in done.parser.failures()]
 
@@ -205,7 +205,7 @@ def forgiven(done, again):
     flaky = [outcome.name for outcome in done.parser.failures() if outcome.name in passed]
     done.parser.outcomes = [outcome for outcome in done.parser.outcomes if outcome.is_passed or outcome.name not in flaky]
     done.parser.outcomes += [outcome for outcome in again.parser.outcomes if outcome.name in flaky]
-    # What fails alone although it had passed is a failure too.
+    # A test that had passed and fails alone is a failure too.
     known = {outcome.name for outcome in done.parser.failures()}
     done.parser.outcomes += [outcome for outcome in again.parser.failures() if outcome.name not in known]
     return flaky
@@ -243,7 +243,7 @@ def arguments(words):
 
 
 def choose(plan):
-    """Completes the plan of --changed: what the changes can affect."""
+    """Completes the plan of --changed with the suites that the changes can affect."""
     paths = suites.changed_paths(plan.revision)
     words = ["cargo", "metadata", "--format-version", "1", "--locked", "--no-deps"]
     metadata = json.loads(subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
@@ -289,7 +289,7 @@ def clear_logs(plan):
 
 
 def main(words):
-    """Runs what the arguments name, and returns the exit code."""
+    """Runs the tests that the arguments name, and returns the exit code."""
     os.chdir(ROOT)
     plan = arguments(words)
     if plan.chosen is None and shutil.which("cargo"):

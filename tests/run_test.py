@@ -1,4 +1,4 @@
-"""The parts of tests/run.py: it must notice each failure, forgive only what has passed alone, and leave no process behind."""
+"""The parts of tests/run.py: it must notice each failure, forgive only a test that has passed alone, and leave no process behind."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_a_file_that_crashes_has_a_fault_and_an_empty_group_that_fails_is_a_fail
     assert (names(group), group.faults(1)) == (["group"], [])
 
 
-def test_pytest_names_what_runs_what_failed_and_how_long_it_took():
+def test_pytest_names_the_running_and_the_failed_tests_with_their_seconds():
     parser = parsers.Pytest()
     parser.partial("tests/a.py::test_one[x y] ")
     assert list(parser.running) == ["tests/a.py::test_one[x y]"]
@@ -183,7 +183,7 @@ METADATA = {"packages": [
     ("docs/guides/bans.md", "pages", None),
     ("examples/match/fan.js", "browser", None),
 ])
-def test_a_change_runs_what_it_can_affect(path, suite, programs):
+def test_a_change_runs_the_suites_that_it_can_affect(path, suite, programs):
     chosen = suites.affected([path], METADATA)
     assert chosen[suite] == programs
     assert suites.CHECKS <= set(chosen)
@@ -211,7 +211,7 @@ def shell(script, parser=parsers.Lines, limit=60):
     return jobs.Job("suite", "program", ["sh", "-c", script], parser, limit=limit)
 
 
-def test_a_program_that_hangs_is_killed_with_all_that_it_started_and_its_test_is_named(runner):
+def test_a_program_that_hangs_is_killed_with_its_children_and_its_test_is_named(runner):
     script = f"setsid sleep 4711 & echo '{event('started', 'a')}'; trap '' TERM; sleep 4712; sleep 4713"
     done = runner.run(shell(script, parsers.Libtest, limit=1))
     assert done.faults == ["was killed: no test ended within 1 s: a"]
@@ -232,7 +232,7 @@ def test_the_output_of_a_failed_test_has_a_file_of_its_own(runner, tmp_path):
     ("ok b; 1 passed, 0 failed", [], ["a"]),
     ("ok a; not ok b; 1 passed, 1 failed", ["a"], ["b"]),
 ])
-def test_only_what_passes_alone_is_flaky(runner, second, flaky, failed):
+def test_only_a_test_that_passes_alone_is_flaky(runner, second, flaky, failed):
     def lines(text):
         code = "1" if "not ok" in text else "0"
         return "".join(f"echo '{line.strip()}';" for line in text.split(";")) + f"exit {code}"
@@ -252,7 +252,7 @@ def test_a_fault_of_the_program_itself_fails_the_run(monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("go: ZeroDivisionError: division by zero\n\nno test ran\n\n0 passed, 1 failed\n")
 
 
-def test_a_signal_ends_a_run_and_everything_that_it_started(tmp_path):
+def test_a_signal_ends_a_run_and_its_processes(tmp_path):
     """A run in a process of its own, with one suite that does not end."""
     script = textwrap.dedent(f"""
         import pathlib, sys
@@ -273,8 +273,8 @@ def test_a_signal_ends_a_run_and_everything_that_it_started(tmp_path):
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "go was ended: signal SIGTERM" in said and "java: signal SIGTERM" in said
-    assert said.endswith("\n0 passed, 1 failed\n")
+    assert "go was ended: signal SIGTERM" in output and "java: signal SIGTERM" in output
+    assert output.endswith("\n0 passed, 1 failed\n")
     assert not jobs.marked(f"{process.pid}.1")

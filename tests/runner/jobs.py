@@ -42,7 +42,7 @@ class Job:
 
 @dataclass
 class Done:
-    """A job that has ended. `faults`: what failed besides single tests, such as a crash. Such a job is not repeated."""
+    """A job that has ended. `faults`: failures of the program itself, such as a crash. Such a job is not repeated."""
 
     job: Job
     parser: object
@@ -148,7 +148,7 @@ class Reader:
         self.rest = b""
 
     def read(self, is_last=False):
-        """Reads what is new, and returns whether a test has ended."""
+        """Reads the new lines, and returns whether a test has ended."""
         before = len(self.parser.outcomes)
         *lines, self.rest = (self.rest + self.file.read()).split(b"\n")
         for line in lines + ([self.rest] if is_last else []):
@@ -174,7 +174,7 @@ def signal_group(group, number):
 
 
 def end_group(group, mark):
-    """Kills what a job has left running, and waits until it is gone."""
+    """Kills the processes that a job has left behind, and waits for their end."""
     signal_group(group, signal.SIGKILL)
     until = time.monotonic() + GRACE
     while (left := marked(mark)) and time.monotonic() < until:

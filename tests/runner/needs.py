@@ -1,4 +1,4 @@
-"""What the tests need besides Rust: says it before anything is installed or compiled, and installs it."""
+"""The programs that the tests need besides Rust: lists the missing ones before it installs or compiles anything, and installs them."""
 
 import os
 import re
@@ -45,11 +45,11 @@ VERSIONS = [
 ]
 
 
-def is_there(what):
+def is_there(thing):
     """Whether a command, a file or a module of Python is there."""
-    if what.startswith("python:"):
-        return subprocess.run(["python3", "-c", f"import {what[7:]}"], stderr=subprocess.DEVNULL, check=False).returncode == 0
-    return bool(shutil.which(what)) or os.path.isfile(what)
+    if thing.startswith("python:"):
+        return subprocess.run(["python3", "-c", f"import {thing[7:]}"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    return bool(shutil.which(thing)) or os.path.isfile(thing)
 
 
 def number(text):
@@ -61,19 +61,19 @@ def number(text):
 def version_of(package, words):
     """The version of an installed command, or of the Debian package that would be installed; () if there is neither."""
     if shutil.which(words[0]):
-        said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+        text = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
     elif shutil.which("apt-cache"):
         policy = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False).stdout
-        said = "".join(re.findall(r"Candidate: (?:\d+:)?(\S+)", policy))
+        text = "".join(re.findall(r"Candidate: (?:\d+:)?(\S+)", policy))
     else:
-        said = ""
-    return number(said)
+        text = ""
+    return number(text)
 
 
 def lacks(suites, is_long):
-    """Says what the suites lack. Returns the Debian packages to install, or None if the tests cannot run."""
+    """Prints the missing programs for these suites. Returns the Debian packages to install, or None if the tests cannot run."""
     used = set(suites) | ({"long"} if is_long else set())
-    missing = [package for what, package, users in NEEDS if used & set(users.split(",")) and not is_there(what)]
+    missing = [package for thing, package, users in NEEDS if used & set(users.split(",")) and not is_there(thing)]
     is_short = False
     if not shutil.which("cargo"):
         print("the tests need Rust: install it from https://rustup.rs (rust-toolchain.toml names the version)", file=sys.stderr)
@@ -103,7 +103,7 @@ def install(packages):
     words = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages]
     commands = ([*sudo, "apt-get", "update", "-qq"], words)
     done = [subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode for command in commands]
-    lacking = [what for what, package, _ in NEEDS if package in packages and not is_there(what)]
+    lacking = [thing for thing, package, _ in NEEDS if package in packages and not is_there(thing)]
     if lacking:
         print(f"the tests need {', '.join(lacking)}, which Debian's packages should have", file=sys.stderr)
     return not any(done) and not lacking
@@ -115,7 +115,7 @@ def go_tool(name, address):
 
 
 def preparations(suites):
-    """The jobs that fetch what the suites use and Debian does not have."""
+    """The jobs that fetch the tools and libraries of the suites that Debian does not have."""
     npm = "npm ci --no-audit --no-fund --silent"
     pip = ["target/venv/bin/pip", "install", "--quiet", "--disable-pip-version-check"]
     venv = " ".join([f"[ -x {pip[0]} ] || python3 -m venv target/venv;", *pip, "--requirement tests/python/requirements.txt"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Outcome:
-    """The end of one test. `output`: what the runner captured of a failed test, if it reports it apart."""
+    """The end of one test. `output`: the captured output of a failed test, if the runner reports it apart."""
 
     name: str
     is_passed: bool
@@ -16,7 +16,7 @@ class Outcome:
 
 
 class Parser:
-    """What all runners have in common. `is_complete`: the runner has printed its summary, so it was not cut short."""
+    """The common part of all parsers. `is_complete`: the runner has printed its summary, so it was not cut short."""
 
     # Exit codes of a runner that ran to its end.
     codes = (0, 1)
@@ -26,7 +26,7 @@ class Parser:
     def __init__(self):
         self.outcomes = []
         self.running = {}
-        # What is printed once a minute.
+        # The test that has ended last, or the last line of a step.
         self.last = ""
         self.is_complete = False
         # Passed tests that the runner counts without printing their names.

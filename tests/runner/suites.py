@@ -1,4 +1,4 @@
-"""The suites: which programs each one has, in which order they run, how many at a time, and which of them a change can affect."""
+"""The suites: their programs, their order, the number of programs at a time, and the suites that a change can affect."""
 
 import os
 import pathlib
@@ -11,14 +11,14 @@ from . import needs
 from .jobs import ROOT, Job
 from .parsers import Build, Go, Libtest, Lines, Pytest, Step, Tap
 
-# Phases follow each other. The lanes of a phase run side by side, and the suites of a lane one after another: what computes comes first,
-# then what mostly waits, then what measures and has the machine for itself.
+# Phases follow each other. The lanes of a phase run side by side, and the suites of a lane one after another. Suites that compute come
+# first, then those that mostly wait, then those that measure and have the machine for themselves.
 PHASES = (
     (("formatting", "house", "lints", "build", "examples", "static", "rust"), ("prepare",)),
     (("e2e", "packages"), ("server", "pages"), ("python", "go", "java", "browser")),
     (("attacks", "lab"),),
 )
-# What --long adds, after failed tests were repeated.
+# The suites that --long adds after the repetition of failed tests.
 LONG = ((("upgrade", "costs", "mutants"),),)
 # How many programs of a suite run at a time (default: one).
 WIDTHS = {"rust": 2, "e2e": 4, "browser": 3}
@@ -47,7 +47,7 @@ LONG_FACTOR = 24
 # The slowest files begin first, so that a suite does not end with one of them.
 SLOW = ("consumers", "splits", "pages", "hooks", "reactions", "durable_events", "console_browser", "browser")
 
-# Paths (regular expressions), and what a change of them affects: suites, Rust programs (`rust:NAME`), and files in JavaScript (`e2e:NAME`).
+# Paths (regular expressions), and the targets of a change: suites, Rust programs (`rust:NAME`), and files in JavaScript (`e2e:NAME`).
 # `crate`: the crate and all that depend on it. The first line that matches counts; a path that no line matches affects everything.
 SDKS = "examples e2e browser python go java attacks"
 AREAS = [(re.compile(pattern), targets.split()) for pattern, targets in (
@@ -74,7 +74,7 @@ AREAS = [(re.compile(pattern), targets.split()) for pattern, targets in (
 
 @dataclass
 class Plan:
-    """What to run. `chosen`: the suites, each with the names of its programs or None for all. `name`: a part of the names of tests."""
+    """The tests to run. `chosen`: the suites, each with the names of its programs or None for all. `name`: a part of the names of tests."""
 
     chosen: dict
     name: str = ""
@@ -118,7 +118,7 @@ def dependants(metadata, directory):
 
 
 def affected(paths, metadata):
-    """What changes of these paths affect, as Plan.chosen has it. `metadata` is what `cargo metadata` prints."""
+    """The suites that changes of these paths affect, as Plan.chosen has them. `metadata` is the output of `cargo metadata`."""
     chosen = {suite: None for suite in CHECKS}
     for path in paths:
         matches = ((pattern.match(path), targets) for pattern, targets in AREAS)
