@@ -6,9 +6,9 @@ Logs stay in target/test-logs: one for each suite, one for each program, and one
 """
 
 import argparse
+import contextlib
 import json
 import os
-import queue
 import shutil
 import signal
 import subprocess
@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 from runner import needs, suites
 from runner.jobs import LOGS, ROOT, Runner
@@ -54,6 +55,7 @@ class Run:
         self.not_run = []
         self.walls = {}
         self.is_built = True
+        self.audio = threading.Semaphore(suites.AUDIO_WIDTH)
 
     def phases(self, phases):
         """Runs phases one after another, and their lanes side by side."""
@@ -86,42 +88,24 @@ class Run:
         jobs = suites.jobs(suite, self.plan)
         if not jobs:
             return
-        began, waiting = time.monotonic(), queue.SimpleQueue()
+        began = time.monotonic()
         say(f"-- {suite} begins: {len(jobs)} programs" if len(jobs) > 1 else f"-- {suite} begins")
-        for job in jobs:
-            waiting.put(job)
-        audio = threading.Semaphore(suites.AUDIO_WIDTH)
-        done = []
-
-        def work():
-            while not waiting.empty():
-                try:
-                    job = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                if self.runner.reason_to_stop():
-                    self.not_run.append(f"{job.title()}: {self.runner.stopped}")
-                elif "walkie" in job.tags:
-                    with audio:
-                        done.append(self.job(job))
-                else:
-                    done.append(self.job(job))
-
-        workers = [threading.Thread(target=self.safely, args=(suite, work)) for _ in range(suites.WIDTHS.get(suite, 1))]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+        with ThreadPoolExecutor(suites.WIDTHS.get(suite, 1)) as workers:
+            done = [one for one in workers.map(self.job, jobs) if one]
         self.walls[suite] = time.monotonic() - began
         if suite == "build":
-            self.is_built = all(one.is_good() for one in done)
+            self.is_built = bool(done) and all(one.is_good() for one in done)
             self.plan.programs = tuple(program for one in done for program in one.parser.programs)
         passed, failed = counts(done)
         say(f"-- {suite} ends after {minutes(self.walls[suite])} min: {passed} passed, {failed} failed")
 
     def job(self, job):
-        """Runs a program, and prints its failures at once."""
-        done = self.runner.run(job)
+        """Runs a program, and prints its failures at once. Returns None if nothing may run any more."""
+        with self.audio if "walkie" in job.tags else contextlib.nullcontext():
+            if self.runner.reason_to_stop():
+                self.not_run.append(f"{job.title()}: {self.runner.stopped}")
+                return None
+            done = self.runner.run(job)
         self.done.append(done)
         for name in problems(done):
             say(f"FAILED {name}  {done.log.relative_to(ROOT)}")

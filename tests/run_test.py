@@ -11,7 +11,7 @@ import time
 
 import pytest
 import run
-from runner import jobs, parsers, suites
+from runner import jobs, needs, parsers, suites
 
 
 def read(parser, text):
@@ -162,6 +162,13 @@ def test_computing_comes_first_and_measuring_comes_alone():
     assert sorted(expected, key=order.index) == expected
     assert suites.PHASES[-1] == (("attacks", "lab"),)
     assert set(order) <= set(suites.TABLE)
+
+
+@pytest.mark.parametrize("text, version", [
+    ("go version go1.24.4 linux/amd64", (1, 24, 4)), ("v20.14.0", (20, 14, 0)), ('openjdk version "17.0.15"', (17, 0, 15)), ("none", ()),
+])
+def test_a_version_is_read(text, version):
+    assert needs.number(text) == version
 
 
 METADATA = {"packages": [
