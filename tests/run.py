@@ -87,6 +87,8 @@ class Run:
             return
         jobs = suites.jobs(suite, self.plan)
         if not jobs:
+            if self.plan.is_whole and suite in suites.TESTED:
+                self.not_run.append(f"{suite}: it has no program")
             return
         began = time.monotonic()
         say(f"-- {suite} begins: {len(jobs)} programs" if len(jobs) > 1 else f"-- {suite} begins")

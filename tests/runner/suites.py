@@ -29,6 +29,7 @@ NAMES = {name: (name,) for name in "rust e2e browser python go java packages pag
 NAMES["rust"] = ("rust", "server", "attacks", "lab")
 CHECKS = {"formatting", "house", "lints"}
 ALL = {suite for phase in PHASES for lane in phase for suite in lane}
+TESTED = ALL - CHECKS - {"build", "static", "prepare"}
 NEED_BUILD = ALL - CHECKS - {"build", "prepare"}
 
 # Rust programs that start processes or servers, with the number of threads that their waiting allows (None: one for each processor).
