@@ -173,7 +173,8 @@ def test_a_version_is_read(text, version):
 
 METADATA = {"packages": [
     {"name": f"touchline-{name}", "source": None, "manifest_path": f"{jobs.ROOT}/crates/{name}/Cargo.toml",
-     "dependencies": [{"name": f"touchline-{other}"} for other in others]}
+     "dependencies": [{"name": f"touchline-{other}"} for other in others],
+     "targets": [{"name": name} for name in "homes reference guide touchline touchline_config touchline_server it".split()]}
     for name, others in [("engine", ["protocol"]), ("protocol", []), ("server", ["engine"]), ("lab", [])]]}
 
 
@@ -188,6 +189,7 @@ METADATA = {"packages": [
     ("packaging/helm/package", "packages", None),
     ("packaging/alerts/touchline.rules.yaml", "e2e", {"monitoring"}),
     ("docs/guides/bans.md", "pages", None),
+    ("docs/guides/bans.md", "server", {"it"}),
     ("examples/match/fan.js", "browser", None),
 ])
 def test_a_change_runs_the_suites_that_it_can_affect(path, suite, programs):
@@ -196,7 +198,7 @@ def test_a_change_runs_the_suites_that_it_can_affect(path, suite, programs):
     assert suites.CHECKS <= set(chosen)
 
 
-@pytest.mark.parametrize("path", ["Cargo.lock", "x", "tests/run.py", "tests/runner/jobs.py", "some/new/file"])
+@pytest.mark.parametrize("path", ["Cargo.lock", "x", "tests/run.py", "tests/runner/jobs.py", "crates/cluster/tests/nats/mod.rs", "some/new/file"])
 def test_a_change_of_everything_or_of_something_unknown_runs_everything(path):
     assert set(suites.affected(["docs/a.md", path], METADATA)) == suites.ALL
 

@@ -121,6 +121,7 @@ def dependants(metadata, directory):
 def affected(paths, metadata):
     """The suites that changes of these paths affect, as Plan.chosen has them. `metadata` is the output of `cargo metadata`."""
     chosen = {suite: None for suite in CHECKS}
+    programs = {target["name"] for package in metadata["packages"] for target in package["targets"]}
     for path in paths:
         matches = ((pattern.match(path), targets) for pattern, targets in AREAS)
         found = next((row for row in matches if row[0]), None)
@@ -134,6 +135,9 @@ def affected(paths, metadata):
             else:
                 suite, _, name = target.partition(":")
                 names = {name} if name else None
+                if suite == "rust" and name not in programs:
+                    # A file that several programs use.
+                    return {suite: None for suite in ALL}
                 suites = (home(name),) if suite == "rust" else (suite,)
             for suite in suites:
                 old = chosen.get(suite, set())
@@ -151,6 +155,8 @@ def required(chosen):
     chosen = dict(chosen)
     if NEED_BUILD & set(chosen):
         chosen.update({"build": None, "prepare": None})
+    if "packages" in chosen:
+        chosen["static"] = None
     return chosen
 
 
