@@ -59,8 +59,10 @@ describe('the example of hooks', { concurrency: 4 }, () => {
     Go: [join(directory, 'backend')],
   };
 
-  for (const [language, words] of Object.entries(backends)) {
-    for (const way of SDK_WAYS) describe(`in ${language}, over ${way[0]}`, { concurrency: 1 }, () => chat(() => Example.start(words, directory, 2), way));
+  for (const [at, [language, words]] of Object.entries(backends).entries()) {
+    // A backend does not see the transport: without TOUCHLINE_FULL each transport has one of the languages.
+    const ways = SDK_WAYS.filter((_, number) => process.env.TOUCHLINE_FULL || number % 3 === at);
+    for (const way of ways) describe(`in ${language}, over ${way[0]}`, { concurrency: 1 }, () => chat(() => Example.start(words, directory, 2), way));
     describe(`in ${language}, without an SDK`, { concurrency: 1 }, () => plain(() => Example.start(words, directory, 2)));
   }
 });

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::{pages, report, root, sources};
+use touchline_house::files::{pages, report, root, sources};
 
 /// The most characters in a line of Markdown prose.
 const PROSE_LINE_MAX: usize = 160;

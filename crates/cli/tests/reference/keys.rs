@@ -11,9 +11,9 @@ use touchline_engine::directory::RegistryMethod;
 use touchline_engine::events::EventKind;
 use touchline_server::PROBES;
 
-use super::markdown::{Page, PartKind, is_snake, parts, words};
 use super::{Mention, judge, made_up, present_pages};
-use crate::files::{report, root, walk};
+use touchline_house::files::{report, root, walk};
+use touchline_house::markdown::{Page, PartKind, is_snake, parts, words};
 
 /// Names with dots that are not keys.
 const OTHER_PATHS: &[(&str, &str)] = &[
@@ -125,8 +125,8 @@ fn is_other_path(path: &str, store: &str) -> bool {
 fn sources_below(folder: &str) -> String {
     let mut found = Vec::new();
     ["rs", "sql"].iter().for_each(|extension| walk(&root().join(folder), extension, &mut found));
-    let house = root().join("crates/cli/tests/house");
-    found.retain(|(path, _)| !path.starts_with(&house));
+    let own = root().join("crates/cli/tests/reference");
+    found.retain(|(path, _)| !path.starts_with(&own));
     found.into_iter().map(|(_, text)| text).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::files::root;
+use touchline_house::files::root;
 
 /// The contents of `docs/figures/run.json`.
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The root of the repository.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -15,7 +15,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The metadata that cargo has of all packages.
-pub(crate) fn metadata() -> Value {
+pub fn metadata() -> Value {
     let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -24,7 +24,7 @@ pub(crate) fn metadata() -> Value {
 
 /// All files below a directory whose names have this extension, with their text. Folders of dependencies and of
 /// generated files are left out.
-pub(crate) fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
+pub fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
         let path = entry.path();
         if path.is_dir() {
@@ -39,15 +39,15 @@ pub(crate) fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, 
 }
 
 /// All Rust files of the workspace.
-pub(crate) fn sources() -> Vec<(PathBuf, String)> {
+pub fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     walk(&root().join("crates"), "rs", &mut found);
-    walk(&root().join("tests/attacks"), "rs", &mut found);
+    ["tests/attacks", "tests/house"].iter().for_each(|name| walk(&root().join(name), "rs", &mut found));
     found
 }
 
 /// All pages of the documentation.
-pub(crate) fn pages() -> Vec<(PathBuf, String)> {
+pub fn pages() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "STYLE.md"] {
         let path = root().join(name);
@@ -59,6 +59,6 @@ pub(crate) fn pages() -> Vec<(PathBuf, String)> {
 }
 
 /// Fails with the list of broken places, if there are any.
-pub(crate) fn report(what: &str, broken: &[String]) {
+pub fn report(what: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{what}:\n  {}", broken.join("\n  "));
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::files::{report, sources};
 use crate::imports::parse;
+use touchline_house::files::{report, sources};
 
 const FILE_LINES_MAX: usize = 600;
 /// Lines of code of a `mod.rs`, without its tests: it describes a folder, and the other files contain the logic.

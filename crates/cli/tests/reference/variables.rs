@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use touchline_config::{Probes, Sources};
 
-use super::markdown::{parts, words};
 use super::{Mention, Page, judge, made_up, present_pages};
-use crate::files::{root, walk};
+use touchline_house::files::{root, walk};
+use touchline_house::markdown::{parts, words};
 
 const PREFIX: &str = "TOUCHLINE_";
 
@@ -39,7 +39,7 @@ fn is_key(name: &str) -> bool {
 /// The variables that programs and tests read: texts in Rust files, and words in files of other languages. Variables in
 /// `config` and in the tests of configurations are left out: they are keys, or invented.
 fn read_by_sources() -> BTreeSet<String> {
-    let without = ["crates/config", "crates/cli/tests/configuration", "crates/cli/tests/house"];
+    let without = ["crates/config", "crates/cli/tests/configuration", "crates/cli/tests/reference"];
     let without = without.map(|folder| root().join(folder));
     let mut found = BTreeSet::new();
     for extension in ["rs", "mjs", "py", "go", "java"] {

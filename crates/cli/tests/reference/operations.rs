@@ -6,9 +6,9 @@ use serde_json::Value;
 use touchline_engine::directory::RegistryMethod;
 use touchline_server::{BATCH, COMMON_ERRORS, DOCUMENTS, OperationDescription, operations};
 
-use super::markdown::{Page, Part, PartKind, Row, parts, rows, words};
 use super::{Mention, judge, made_up, page, present_pages};
-use crate::files::report;
+use touchline_house::files::report;
+use touchline_house::markdown::{Page, Part, PartKind, Row, parts, rows, words};
 
 fn operation(name: &str) -> Option<&'static OperationDescription> {
     operations().find(|operation| operation.name == name)

@@ -3,17 +3,14 @@
 
 mod codes;
 mod keys;
-mod links;
-mod markdown;
 mod metrics;
 mod operations;
 mod variables;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use self::markdown::{Page, Part};
-use crate::files::{pages, report, root};
+use touchline_house::files::{pages, report, root};
+use touchline_house::markdown::{Mention, Page, made_up};
 
 /// The pages about the present state. Decisions are left out: they name former things on purpose and are not edited.
 fn present_pages() -> Vec<Page> {
@@ -26,24 +23,6 @@ fn page(name: &str) -> Page {
     let path = root().join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
     Page::from((path, text))
-}
-
-/// A page without a file, for tests of the rules.
-fn made_up(text: &str) -> Page {
-    Page::from((Path::new("page.md").to_owned(), text.to_owned()))
-}
-
-/// A name in a page. The code may have it or not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mention {
-    place: String,
-    name: String,
-}
-
-impl Mention {
-    fn new(page: &Page, part: &Part<'_>, name: impl Into<String>) -> Self {
-        Mention { place: format!("{}:{}", page.name, part.line), name: name.into() }
-    }
 }
 
 /// Fails if a mention is neither known nor an exception, or if no mention needs an exception. `exceptions`: each name

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
-use super::markdown::{PartKind, parts, rows};
 use super::{Mention, Page, judge, made_up, page, present_pages};
-use crate::files::report;
+use touchline_house::files::report;
+use touchline_house::markdown::{PartKind, parts, rows};
 
 /// Numbers that look like codes and mean something else.
 const EXCEPTIONS: &[(&str, &str)] =

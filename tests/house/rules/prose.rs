@@ -1,6 +1,6 @@
 //! Markdown has one sentence per line, and no source has open tasks.
 
-use crate::files::{pages, report, sources};
+use touchline_house::files::{pages, report, sources};
 
 /// Words that end with a full stop and do not end a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "vs.", "cf.", "al.", "No.", "approx.", "resp."];

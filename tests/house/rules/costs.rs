@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::files::{report, root};
+use touchline_house::files::{report, root};
 
 /// The largest allowed ratio of a path's cost to the base.
 const ALLOWED: f64 = 1.03;

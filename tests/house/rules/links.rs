@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::markdown::{Page, PartKind, parts};
-use super::{Mention, made_up};
-use crate::files::{pages, report, root};
+use touchline_house::files::{pages, report, root};
+use touchline_house::markdown::{Mention, Page, PartKind, made_up, parts};
 
 /// Pages name the files in these folders by their path from the root.
 const FOLDERS: &[&str] = &["crates/", "docs/", "examples/", "tests/"];

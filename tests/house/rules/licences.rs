@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::files::{metadata, report, root};
+use touchline_house::files::{metadata, report, root};
 
 /// Licences that may be linked into the binary.
 const LICENCES: &[&str] = &[

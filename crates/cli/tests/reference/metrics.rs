@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use touchline_server::MetricDescription;
 
-use super::markdown::{parts, rows, words};
 use super::{Mention, Page, judge, made_up, page, present_pages};
-use crate::files::{report, root};
+use touchline_house::files::{report, root};
+use touchline_house::markdown::{parts, rows, words};
 
 /// Names that look like metrics but are not, and former names of metrics.
 const EXCEPTIONS: &[(&str, &str)] = &[

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::directions::graphs;
-use crate::files::{metadata, report, root, sources};
 use crate::names::product_lines;
+use touchline_house::files::{metadata, report, root, sources};
 
 /// Runtimes, clocks, randomness, sockets, threads and the state of the process, which a pure crate may not use.
 const IMPURE: &[&str] = &[

@@ -1,15 +1,17 @@
 //! The parts of a page of the documentation: prose, spans of code, blocks of code, rows of tables.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::files::root;
 
 /// A page of the documentation.
-pub(super) struct Page {
+pub struct Page {
     /// Its path from the root of the repository.
-    pub(super) name: String,
-    pub(super) path: PathBuf,
-    pub(super) text: String,
+    pub name: String,
+    /// Its absolute path, or another one for a page without a file.
+    pub path: PathBuf,
+    /// Its whole text.
+    pub text: String,
 }
 
 impl From<(PathBuf, String)> for Page {
@@ -19,9 +21,14 @@ impl From<(PathBuf, String)> for Page {
     }
 }
 
+/// A page without a file, for tests of the rules.
+pub fn made_up(text: &str) -> Page {
+    Page::from((Path::new("page.md").to_owned(), text.to_owned()))
+}
+
 /// The kind of a part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartKind<'a> {
+pub enum PartKind<'a> {
     /// A line of prose. Each span of code is replaced by a back quote.
     Prose,
     /// The text between back quotes.
@@ -32,15 +39,33 @@ pub(super) enum PartKind<'a> {
 
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part<'a> {
+pub struct Part<'a> {
     /// The number of its first line, counted from 1.
-    pub(super) line: usize,
-    pub(super) kind: PartKind<'a>,
-    pub(super) text: String,
+    pub line: usize,
+    /// Prose, a span or a block.
+    pub kind: PartKind<'a>,
+    /// Its text, without the marks around it.
+    pub text: String,
+}
+
+/// A name in a page. The code may have it or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mention {
+    /// The page and the line.
+    pub place: String,
+    /// The name as the page has it.
+    pub name: String,
+}
+
+impl Mention {
+    /// The mention of a name in a part of a page.
+    pub fn new(page: &Page, part: &Part<'_>, name: impl Into<String>) -> Self {
+        Mention { place: format!("{}:{}", page.name, part.line), name: name.into() }
+    }
 }
 
 /// The parts of a page, in order.
-pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
+pub fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts: Vec<Part<'_>> = Vec::new();
     let mut is_block = false;
     for (index, line) in text.lines().enumerate() {
@@ -67,22 +92,24 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
 
 /// A row of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row<'a> {
-    pub(super) line: usize,
+pub struct Row<'a> {
+    /// The number of its line, counted from 1.
+    pub line: usize,
     /// The cells of the table's first row.
-    pub(super) head: Vec<&'a str>,
-    pub(super) cells: Vec<&'a str>,
+    pub head: Vec<&'a str>,
+    /// Its cells, without the spaces around them.
+    pub cells: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
     /// The cell in the column whose head begins with a text.
-    pub(super) fn cell(&self, head: &str) -> Option<&'a str> {
+    pub fn cell(&self, head: &str) -> Option<&'a str> {
         let at = self.head.iter().position(|found| found.starts_with(head))?;
         self.cells.get(at).copied()
     }
 
     /// The words in back quotes in a cell. Words in parentheses are explanations and are left out.
-    pub(super) fn code_words(cell: &str) -> Vec<&str> {
+    pub fn code_words(cell: &str) -> Vec<&str> {
         let mut depth = 0_usize;
         let mut words = Vec::new();
         for (at, piece) in cell.split('`').enumerate() {
@@ -98,7 +125,7 @@ impl<'a> Row<'a> {
 }
 
 /// The rows of all tables of a page, without their first rows.
-pub(super) fn rows(text: &str) -> Vec<Row<'_>> {
+pub fn rows(text: &str) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     let mut head: Vec<&str> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -117,12 +144,12 @@ pub(super) fn rows(text: &str) -> Vec<Row<'_>> {
 }
 
 /// The words of a text: the longest runs of characters for which `is_part` is true.
-pub(super) fn words(text: &str, is_part: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
+pub fn words(text: &str, is_part: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
     text.split(move |c| !is_part(c)).filter(|word| !word.is_empty())
 }
 
 /// Whether a text is a name of lower-case words, such as `history_size`.
-pub(super) fn is_snake(text: &str) -> bool {
+pub fn is_snake(text: &str) -> bool {
     let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.split('_').all(|part| !part.is_empty() && is_part(part))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::files::{metadata, report, root};
+use touchline_house::files::{metadata, report, root};
 
 /// The number of crates that a dependency may add without a reason.
 const FREE: usize = 10;

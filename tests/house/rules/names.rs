@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::files::{report, root, sources};
+use touchline_house::files::{report, root, sources};
 
 #[test]
 fn a_type_name_means_one_thing() {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::directions::graphs;
-use crate::files::{report, root, sources};
 use crate::names::product_lines;
+use touchline_house::files::{report, root, sources};
 
 /// Folders and files in which nothing may depend on the process: the pure crates, and the parts of `cluster` that the
 /// simulators run.

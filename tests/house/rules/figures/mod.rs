@@ -24,7 +24,7 @@ use self::marks::unaccounted;
 use self::quantities::{Quantity, bare_numbers, quantities};
 use self::regions::rendered;
 use self::run::FigureRun;
-use crate::files::{pages, report, root};
+use touchline_house::files::{pages, report, root};
 
 /// Set it to write the regions of all pages again.
 const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
@@ -70,7 +70,7 @@ fn the_regions_of_all_pages_have_the_figures_of_the_run() {
             Ok(fresh) if std::env::var_os(WRITE_DOCS).is_some() => {
                 std::fs::write(root().join(&name), fresh).expect("the page can be written");
             }
-            Ok(_) => broken.push(format!("{name}: run `{WRITE_DOCS}=1 cargo test --test house regions`")),
+            Ok(_) => broken.push(format!("{name}: run `{WRITE_DOCS}=1 cargo test --workspace --test house regions`")),
             Err(why) => broken.push(format!("{name}: {why}")),
         }
     }

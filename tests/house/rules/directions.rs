@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::files::{metadata, report, root, sources};
 use crate::imports::graph::{Arrow, FileGraph};
+use touchline_house::files::{metadata, report, root, sources};
 
 /// The crates, lowest first. A crate may depend on crates of its own row and of the rows before it.
 const CRATES: &[&[&str]] = &[
@@ -15,7 +15,7 @@ const CRATES: &[&[&str]] = &[
     &["touchline-store", "touchline-cluster"],
     &["touchline-server"],
     &["touchline-lab"],
-    &["touchline", "embed"],
+    &["touchline", "embed", "touchline-house"],
 ];
 
 /// The modules of `server`, lowest first. A module may import from the modules before it.
