@@ -69,7 +69,7 @@ AREAS = [(re.compile(pattern), targets.split()) for pattern, targets in (
     (r"console/", "browser e2e:docs rust:touchline_server rust:it"),
     (r"examples/(?P<name>match|walkie)/", "browser e2e:examples"),
     (r"(docs|examples|proto)/|README", "e2e python go java pages rust:reference rust:guide rust:touchline rust:touchline_config rust:it"),
-    (r"[A-Z]+\.md$|LICENSE|\.gitignore|rustfmt\.toml", "rust:reference"),
+    (r"[A-Z]+\.md$|LICENSE|\.gitignore|rustfmt\.toml", "rust:reference rust:touchline"),
 )]
 
 
