@@ -46,7 +46,7 @@ QUICK_BUT = {"durability", "it", "behaviour", "attacks", "lab", "commands", "ope
 LIMITS = {"e2e/consumers": 600, "server/store.behaviour": 600, "browser/console_browser": 420}
 LONG_FACTOR = 24
 # The references begin first, since they take seconds; then the slowest, so that a suite does not end with one of them.
-FIRST = ("reference", "touchline_registry", "simulation", "codec", "it", "behaviour")
+FIRST = ("reference", "touchline_registry", "simulation", "codec", "server.it", "store.behaviour")
 SLOW = ("consumers", "splits", "pages", "hooks", "reactions", "durable_events", "console_browser", "browser")
 
 # Paths (regular expressions), and the targets of a change: suites, Rust programs (`rust:NAME`), and files in JavaScript (`e2e:NAME`).
