@@ -45,7 +45,8 @@ QUICK_BUT = {"durability", "it", "behaviour", "attacks", "lab", "commands", "ope
 # Programs with a test that takes longer than the default, in seconds, and a factor for --long.
 LIMITS = {"e2e/consumers": 600, "server/store.behaviour": 600, "browser/console_browser": 420}
 LONG_FACTOR = 24
-# The slowest files begin first, so that a suite does not end with one of them.
+# The references begin first, since they take seconds; then the slowest, so that a suite does not end with one of them.
+FIRST = ("reference", "touchline_registry", "simulation", "codec", "server.it", "store.behaviour")
 SLOW = ("consumers", "splits", "pages", "hooks", "reactions", "durable_events", "console_browser", "browser")
 
 # Paths (regular expressions), and the targets of a change: suites, Rust programs (`rust:NAME`), and files in JavaScript (`e2e:NAME`).
@@ -69,7 +70,7 @@ AREAS = [(re.compile(pattern), targets.split()) for pattern, targets in (
     (r"console/", "browser e2e:docs rust:touchline_server rust:it"),
     (r"examples/(?P<name>match|walkie)/", "browser e2e:examples"),
     (r"(docs|examples|proto)/|README", "e2e python go java pages rust:reference rust:guide rust:touchline rust:touchline_config rust:it"),
-    (r"[A-Z]+\.md$|LICENSE|\.gitignore|rustfmt\.toml", "rust:reference"),
+    (r"[A-Z]+\.md$|LICENSE|\.gitignore|rustfmt\.toml", "rust:reference rust:touchline"),
 )]
 
 
@@ -216,8 +217,12 @@ def rust(suite, plan):
             alone = [*words[:5], "--test-threads=1", "--exact"]
             job.again = lambda names, alone=alone: [*alone, *repeatable(names)] if repeatable(names) else None
         found.append(job)
-    # The references come first: they take seconds.
-    return sorted(found, key=lambda job: "reference" not in job.tags)
+    return in_order(found, FIRST)
+
+
+def in_order(found, names):
+    """The jobs with these names first."""
+    return sorted(found, key=lambda job: next((at for at, name in enumerate(names) if job.name.endswith(name)), len(names)))
 
 
 def repeatable(names):
@@ -253,7 +258,7 @@ def javascript(suite, plan):
         files = [path for path in e2e if "browser" in path.name]
         files += sorted(path for path in others if path.name[:5] not in ("house", "style"))
     found = [node(suite, path, plan) for path in files if plan.name in str(path.relative_to(ROOT))]
-    return sorted(found, key=lambda job: next((at for at, name in enumerate(SLOW) if job.name.endswith(name)), len(SLOW)))
+    return in_order(found, SLOW)
 
 
 def pytest(suite, name, paths, plan, sudo=()):
