@@ -150,7 +150,6 @@ pub(crate) enum CliCommand {
     /// Name the program that replaces this command.
     #[command(hide = true)]
     Lab {
-        /// The arguments of the lab. They have no effect.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
