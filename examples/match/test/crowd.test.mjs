@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { launch } from '../../../tests/e2e/browser.mjs';
-import { openPage, startDemo, until } from './demo.mjs';
+import { until } from '../../../tests/e2e/patience.mjs';
+import { openPage, startDemo } from './demo.mjs';
 import { proxy } from './proxy.mjs';
 
 const PHONE = { width: 390, height: 844 };

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { afterEach, test } from 'node:test';
+import { until } from '../../../tests/e2e/patience.mjs';
 import { Touchline } from '../touchline.js';
 
 const { WebSocket, WebSocketServer } = createRequire(new URL('../../../tests/e2e/package.json', import.meta.url))('ws');
@@ -47,10 +48,6 @@ function start(url, handlers = {}) {
   return { states, seen };
 }
 
-const until = async (condition) => {
-  for (const end = Date.now() + 30_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 5))) if (condition()) return;
-  assert.fail(`in vain: ${condition}`);
-};
 const publication = (data, offset) => JSON.stringify({ push: { channel: 'match:live', pub: { data, offset } } });
 const connect = () => ({ client: 'c', ping: 25, pong: true });
 const named = (heard, name) => heard.filter((command) => command.name === name);

@@ -5,9 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { until } from '../../../tests/e2e/patience.mjs';
 import { spawn } from '../../../tests/e2e/processes.mjs';
 import { rawClient } from './raw.mjs';
-import { counters, dispatcherToken, enter, expiredToken, launchWithMicrophone, press, release, start, until } from './walkie.mjs';
+import { counters, dispatcherToken, enter, expiredToken, launchWithMicrophone, press, release, start } from './walkie.mjs';
 
 const program = new URL('../walkie.mjs', import.meta.url).pathname;
 let walkie;

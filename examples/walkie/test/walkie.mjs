@@ -2,7 +2,6 @@
 // beeps.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { chromium } from '../../../tests/e2e/node_modules/playwright-core/index.mjs';
 import { freePort, Server, token } from '../../../tests/e2e/server.mjs';
 import { servePages } from '../pages.mjs';
@@ -94,11 +93,3 @@ export async function press(page) {
 }
 export const release = (page) => page.mouse.up();
 
-export async function until(condition, what, seconds = 60) {
-  let last;
-  for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(25)) {
-    last = await condition();
-    if (last) return last;
-  }
-  assert.fail(`in vain: ${typeof what === 'function' ? await what() : what}`);
-}
