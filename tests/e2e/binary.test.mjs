@@ -40,7 +40,7 @@ const bytesOf = (base64) => Buffer.from(base64, 'base64');
 const hex = (bytes) => Buffer.from(bytes).toString('hex');
 
 const options = (server, more = {}) => ({
-  websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, minReconnectDelay: 50, maxReconnectDelay: 200, timeout: 60_000, ...more,
+  websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, minReconnectDelay: 50, maxReconnectDelay: 200, timeout: PATIENCE, ...more,
 });
 const client = (server, Client, transport = 'websocket', more = {}) => new Client([{
   transport, endpoint: transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`,

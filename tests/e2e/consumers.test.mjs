@@ -43,11 +43,7 @@ const data = async (server, channel, limit = 100_000) =>
   (await server.api('history', { channel, limit })).result.publications.map((publication) => publication.data);
 /** The expected content of each channel of `insertNumbers`. */
 const numbers = (channel, last) => Array.from({ length: last }, (_, n) => n + 1).filter((n) => n % 5 === channel);
-const metric = async (server, name, consumerName, more = '') => {
-  const text = await server.metrics();
-  const line = text.split('\n').find((found) => found.startsWith(`touchline_${name}{consumer="${consumerName}"${more}`));
-  return Number(line?.split(' ').at(-1));
-};
+const metric = (server, name, consumerName, more = '') => server.metric(name, `consumer="${consumerName}"${more}`);
 
 test('rows are carried out in their order, and what cannot be is put aside with its reason', LIMIT, async () => {
   const table = await outbox();

@@ -6,7 +6,7 @@ import { Centrifuge as Json } from 'centrifuge';
 import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
-import { until } from './patience.mjs';
+import { PATIENCE, until } from './patience.mjs';
 import { withJsonPayloads } from './payloads.mjs';
 import { freePort, Server } from './server.mjs';
 
@@ -44,7 +44,7 @@ export function sdkClient(server, [, Client, transport], { headers = {}, emulate
   const endpoint = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
   const client = withJsonPayloads(new Client([{ transport, endpoint }], {
     ...over(headers), readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`,
-    minReconnectDelay: 100, maxReconnectDelay: 500, timeout: 60_000, ...(emulated && { headers: emulated }), ...options,
+    minReconnectDelay: 100, maxReconnectDelay: 500, timeout: PATIENCE, ...(emulated && { headers: emulated }), ...options,
   }));
   const heard = new Heard();
   for (const name of ['connecting', 'connected', 'disconnected', 'publication']) client.on(name, (context) => heard.all.push({ ...context, name }));

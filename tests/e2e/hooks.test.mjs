@@ -136,6 +136,7 @@ function chat(start, way) {
   test('what expires is prolonged, and the client notices nothing', LIMIT, async () => {
     for (const hook of ['refresh', 'sub_refresh']) {
       const { server } = started;
+      // once: the count before.
       const asked = await calls(server, hook, 'answered');
       await until(async () => (await calls(server, hook, 'answered')) >= asked + 4, () => `${hook} is asked again`);
     }
@@ -184,6 +185,7 @@ function plain(start) {
       const { connect } = await heard.first((message) => message.connect);
       assert.deepEqual(Object.keys(connect.subs), ['news'], 'not what it wishes');
       assert.equal(connect.ttl, undefined, 'it need not refresh anything');
+      // once: the count before.
       const asked = await calls(server, 'refresh', 'answered');
       await until(async () => (await calls(server, 'refresh', 'answered')) >= asked + 2, () => 'it is asked again');
       await server.api('publish', { channel: 'news', data: { by: transport } });
@@ -269,8 +271,9 @@ describe('header fields', { concurrency: 2 }, () => {
 });
 
 describe('a backend that fails', { concurrency: 2 }, () => {
-  const half = (response) => (response.writeHead(200, { 'Content-Length': 100 }), response.write('{"result":'), setTimeout(() => response.destroy(), 50));
+  const half = (response) => (response.writeHead(200, { 'Content-Length': 100 }), response.write('{"result":'), setTimeout(() => response.destroy(), 50)); // waits: the half must leave first.
   const faults = {
+    // short: the hook must time out.
     'hangs beyond the time of the hook': { more: { '/subscribe': { timeout: '2s' } }, answer: () => undefined },
     'answers 10 MB': { answer: () => ({ result: { data: 'x'.repeat(10_000_000) } }) },
     'answers wrong types': { answer: () => ({ result: { expire_at: 'soon' } }) },
@@ -363,6 +366,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
   });
 
   test('is dead when a connection expires: it lives on, and ends when the backend is back and says so', LIMIT, async (t) => {
+    // The times are short: what the backend permits must expire.
     const expire = (seconds) => Math.floor(Date.now() / 1000) + seconds;
     const { backend, server, client } = await serverFor(t, ({ path }) => {
       if (path === '/connect') return { result: { user: 'ann', expire_at: expire(2) } };
@@ -440,6 +444,7 @@ describe('a node with hooks', { concurrency: 2 }, () => {
 
   test('refuses with 111 what waits for too long', LIMIT, async (t) => {
     const held = [];
+    // short: the second call must wait for too long.
     const { server, client } = await serverFor(t, asAnn((question, response) => void held.push(response)), {}, { hooks: { calls_max: 1, queue_timeout: '1s' } });
     const ann = client();
     await ann.until('connected');

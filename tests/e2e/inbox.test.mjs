@@ -22,9 +22,6 @@ const start = async () => {
   server = await Server.start({ port, change });
 };
 const send = (name, data, more = {}) => server.api('send', { name, data, store_for: 600, ...more });
-const metric = async (name) => {
-  return Number(new RegExp(`^${name}(?:_total)? (\\S+)$`, 'm').exec(await server.metrics())?.[1]);
-};
 
 /** A device with a name, and the messages that it receives. */
 async function device(user, name = user, node = server) {
@@ -105,7 +102,7 @@ test('clients send such messages too, they move with their names, and expired on
   assert.ok(data.id);
   await sender.client.rpc('registry.send', { name: 'away/phone', data: { hello: 2 }, store_for: 60 });
   await assert.rejects(sender.client.rpc('registry.send', { name: 'anybody', data: 1, store_for: 60 }), { code: 103 }, 'not for any name');
-  await until(async () => (await metric('touchline_store_inbox_messages_expired')) === 1, 'one that has expired');
+  await until(async () => (await server.metric('store_inbox_messages_expired')) === 1, 'one that has expired');
   const away = await device('away', 'away/phone');
   await until(() => away.given.length === 1, 'the message');
   assert.equal(away.given[0].from.user, 'sender');

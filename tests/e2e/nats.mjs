@@ -52,6 +52,7 @@ export class Nats {
       return Nats.areCurrent(servers);
     };
     // waits: between attempts.
+    // patience: servers that take longer start again.
     for (const end = Date.now() + 20_000; Date.now() < end; await sleep(100)) if (await made().catch(() => false)) return true;
     return false;
   }

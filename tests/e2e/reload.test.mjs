@@ -52,11 +52,6 @@ async function change(server, to, edit) {
 
 const publish = (server, channel, data) => server.api('publish', { channel, data });
 
-const metric = async (server, name) => {
-  const text = await server.metrics();
-  return Number(text.match(new RegExp(`^touchline_${name} (\\d+)`, 'm'))?.[1]);
-};
-
 describe('a reload', () => {
   test('applies a valid configuration, and of an invalid one reports the error and applies nothing', LIMIT, async () => {
     const server = await start();
@@ -79,7 +74,7 @@ describe('a reload', () => {
       generation: 2, changed: ['channel.namespaces[new].allow_subscribe_for_anonymous', 'channel.namespaces[new].allow_subscribe_for_client', 'channel.namespaces[new].name'],
     });
     assert.ok((await server.api('publish', { channel: 'new:a', data: 1 })).result);
-    await until(async () => (await metric(server, 'config_generation')) === 2);
+    await until(async () => (await server.metric('config_generation')) === 2);
   });
 
   test('comes by SIGHUP too', LIMIT, async () => {
@@ -152,7 +147,7 @@ describe('a reload', () => {
     await server.api('publish', { channel: 'aa:1', data: { n: 2 } });
     await fan.heard.first((event) => event.name === 'publication' && event.data.n === 2);
     await server.api('publish', { channel: 'aa:2', data: { n: 0 } });
-    await change(server, rooms({ ...kept, history_ttl: '1s' }));
+    await change(server, rooms({ ...kept, history_ttl: '1s' })); // short: the history must expire.
     await until(async () => (await server.api('history', { channel: 'aa:2', limit: 10 })).result.publications.length === 0, () => 'what is too old goes');
     await change(server, rooms(kept));
     await server.api('publish', { channel: 'aa:1', data: { n: 2 } });
@@ -374,7 +369,7 @@ describe('a reload', () => {
     await change(a, now);
     const others = async (node) => (await (await fetch(`${node.http}/readyz`)).json()).nodes_with_other_configuration ?? [];
     await until(async () => (await others(a)).length === 1 && (await others(b)).length === 1, () => 'the other node is named');
-    await until(async () => (await metric(a, 'config_differing_nodes')) === 1);
+    await until(async () => (await a.metric('config_differing_nodes')) === 1);
     assert.ok((await publish(a, 'new:1', { n: 1 })).result);
     await change(b, now);
     await until(async () => (await others(a)).length === 0 && (await others(b)).length === 0, () => 'both are alike');

@@ -3,6 +3,7 @@ import { PATIENCE, until } from './patience.mjs';
 // token(claims), api(method, body), equal(a, b). It throws if it fails.
 
 const within = (promise, what) =>
+  // waits: no longer than the patience.
   Promise.race([promise, new Promise((_, reject) => setTimeout(() => reject(new Error(`waited too long for ${what}`)), PATIENCE))]);
 
 /** Collects events, and waits for the nth event. */

@@ -141,6 +141,11 @@ export class Server {
   /** The text of `/metrics`. */
   async metrics() { return (await fetch(`${this.http}/metrics`)).text(); }
 
+  /** The value of a metric, or NaN. `labels`: its first labels, such as `consumer="a"`. */
+  async metric(name, labels = '') {
+    return Number((await this.metrics()).match(new RegExp(`^touchline_${name}(?:_total)?${labels && `\\{${labels}[^}]*\\}`} (\\S+)$`, 'm'))?.[1]);
+  }
+
   async api(method, body = {}) {
     const headers = { 'X-API-Key': KEY, 'Content-Type': 'application/json' };
     const response = await fetch(`${this.http}/api/${method}`, { method: 'POST', headers, body: JSON.stringify(body) });

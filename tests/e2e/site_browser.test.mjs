@@ -49,7 +49,7 @@ describe('the site', () => {
       const count = readFileSync(path, 'utf8').split('<pre class="mermaid"').length - 1;
       await page.goto(`${address}/${relative(site, path)}`);
       // The theme replaces each block by a drawing of some height.
-      await page.waitForFunction((count) => [...document.querySelectorAll('div.mermaid')].filter((div) => div.clientHeight > 40).length === count, count, { timeout: 60_000 });
+      await page.waitForFunction((count) => [...document.querySelectorAll('div.mermaid')].filter((div) => div.clientHeight > 40).length === count, count);
     }
     assert.deepEqual({ foreign, errors }, { foreign: [], errors: [] });
   });
@@ -60,6 +60,6 @@ describe('the site', () => {
     await page.keyboard.press('/');
     await page.keyboard.type('publish_proxy_enabled');
     const found = page.locator('a[href*="hooks.html"], a[href*="configuration.html"]').filter({ hasText: /publish_proxy_enabled/i });
-    await found.first().waitFor({ timeout: 60_000 });
+    await found.first().waitFor();
   });
 });

@@ -27,7 +27,7 @@ describe('a client that watches a scope', () => {
   });
 
   async function connected(sub) {
-    const client = new Centrifuge(server.websocket, { websocket: WebSocket, token: token({ sub }), timeout: 60_000 });
+    const client = new Centrifuge(server.websocket, { websocket: WebSocket, token: token({ sub }), timeout: PATIENCE });
     clients.push(client);
     client.connect();
     await client.ready(PATIENCE);

@@ -266,7 +266,7 @@ describe('bare TCP', () => {
     const shows = (pattern) => until(async () => pattern.test(await server.metrics()));
     await shows(/touchline_client_connections\{client_name="lamp",client_version="1.2"\} 1\n/);
     await shows(/touchline_transport_connections\{transport="tcp"\} [1-9]/);
-    await device.end();
+    device.stop();
     await shows(/client_name="lamp",client_version="1.2"\} 0\n/);
   });
 

@@ -156,6 +156,7 @@ test('names cannot write to the terminal, and only a dispatcher of the room inte
 test('a player that takes its sound too slowly costs sound, and doubles none', async () => {
   // The kernel accepts about 200 KB of sound before the program can notice that the player does not read.
   const { file } = wav('slow.wav', 600);
+  // waits: the player must be slower than the sound.
   const play = `${process.execPath} -e "let n = 0; process.stdin.once('readable', () => setTimeout(() => process.stdin.on('data', (d) => (n += d.length)).on('end', () => console.error('took ' + n)), 11000))"`;
   const listener = terminal('slow', 'Listener', '--play', play);
   await says(listener, 'the floor is free');
