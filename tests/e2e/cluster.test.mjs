@@ -29,7 +29,7 @@ const seeEachOther = (nodes) => until(async () => {
 }, 'the nodes to see each other');
 
 async function connect(node, options = {}) {
-  const made = new Centrifuge(node.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300, ...options });
+  const made = new Centrifuge(node.websocket, { websocket: WebSocket, timeout: PATIENCE, minReconnectDelay: 50, maxReconnectDelay: 300, ...options });
   clients.push(made);
   made.connect();
   await made.ready(PATIENCE);

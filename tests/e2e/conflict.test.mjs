@@ -57,7 +57,7 @@ describe('a contested name', () => {
   });
 
   async function client(node, user) {
-    const client = new Centrifuge(node.websocket, { websocket: WebSocket, token: token({ sub: user }) });
+    const client = new Centrifuge(node.websocket, { websocket: WebSocket, timeout: PATIENCE, token: token({ sub: user }) });
     clients.push(client);
     client.on('connected', (event) => { client.id = event.client; });
     client.connect();

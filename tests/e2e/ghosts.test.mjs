@@ -39,7 +39,7 @@ const find = async (node, name, scope = 'floor') => (await node.api('lookup', { 
 const health = async (node) => { const answer = await fetch(`${node.http}/health`); return [answer.status, await answer.text()]; };
 
 async function connect(node, user) {
-  const client = new Centrifuge(node.websocket, { websocket: WebSocket, token: token({ sub: user }) });
+  const client = new Centrifuge(node.websocket, { websocket: WebSocket, timeout: PATIENCE, token: token({ sub: user }) });
   clients.push(client);
   client.told = [];
   client.on('message', (event) => client.told.push(event.data));

@@ -25,7 +25,7 @@ const send = (name, data, more = {}) => server.api('send', { name, data, store_f
 
 /** A device with a name, and the messages that it receives. */
 async function device(user, name = user, node = server) {
-  const client = new Centrifuge(node.websocket, { websocket: WebSocket, token: token({ sub: user }) });
+  const client = new Centrifuge(node.websocket, { websocket: WebSocket, timeout: PATIENCE, token: token({ sub: user }) });
   clients.push(client);
   const given = [];
   const passed = [];

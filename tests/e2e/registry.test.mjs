@@ -18,7 +18,7 @@ describe('the registry on one node', () => {
   for (const name of process.env.TOUCHLINE_FULL ? Object.keys(scenarios) : SHORT) {
     test(name, LIMIT, async () => {
       const client = async (_, options = {}) => {
-        const made = new Centrifuge(server.websocket, { websocket: WebSocket, ...options });
+        const made = new Centrifuge(server.websocket, { websocket: WebSocket, timeout: PATIENCE, ...options });
         clients.push(made);
         made.connect();
         await made.ready(PATIENCE);

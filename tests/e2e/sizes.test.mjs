@@ -37,7 +37,7 @@ describe('a cluster on a NATS server with a small max_payload', () => {
   });
 
   async function connect(node, sub) {
-    const client = new Centrifuge(nodes[node].websocket, { websocket: WebSocket, token: token({ sub }) });
+    const client = new Centrifuge(nodes[node].websocket, { websocket: WebSocket, timeout: PATIENCE, token: token({ sub }) });
     clients.push(client);
     client.heard = [];
     client.on('message', ({ data }) => client.heard.push(data));

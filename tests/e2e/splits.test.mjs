@@ -62,7 +62,7 @@ describe('three machines', () => {
   };
 
   function connect(node, options = {}) {
-    const client = new Centrifuge(nodes[node].websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300, token: token({ sub: `user-${node}` }), ...options });
+    const client = new Centrifuge(nodes[node].websocket, { websocket: WebSocket, timeout: PATIENCE, minReconnectDelay: 50, maxReconnectDelay: 300, token: token({ sub: `user-${node}` }), ...options });
     client.disconnects = [];
     client.on('disconnected', (event) => client.disconnects.push(event.code));
     client.connect();

@@ -17,7 +17,7 @@ const ANDROID = 'Mozilla/5.0 (Linux; Android 15) Mobile';
 /** A client with or without a user that subscribes to some channels. */
 async function fan(server, user, channels, agent = ANDROID) {
   const socket = class extends WebSocket { constructor(url) { super(url, { headers: { 'User-Agent': agent } }); } };
-  const client = new Centrifuge(server.websocket, { websocket: socket, ...(user && { token: token({ sub: user }) }) });
+  const client = new Centrifuge(server.websocket, { websocket: socket, timeout: PATIENCE, ...(user && { token: token({ sub: user }) }) });
   for (const channel of channels) client.newSubscription(channel).subscribe();
   client.connect();
   await client.ready(PATIENCE);

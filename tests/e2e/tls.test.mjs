@@ -54,7 +54,7 @@ describe('TLS', () => {
 
   const fan = async (channel, options = {}) => {
     class Secure extends WebSocket { constructor(url, protocols) { super(url, protocols, { ca: authority.ca, ...options }); } }
-    const client = new Centrifuge(`wss://localhost:${server.port}/connection/websocket`, { websocket: Secure, minReconnectDelay: 10 });
+    const client = new Centrifuge(`wss://localhost:${server.port}/connection/websocket`, { websocket: Secure, timeout: PATIENCE, minReconnectDelay: 10 });
     clients.push(client);
     const subscription = client.newSubscription(channel);
     const seen = [];

@@ -181,7 +181,7 @@ func each(t *testing.T, run func(t *testing.T, connect func(config centrifuge.Co
 		t.Run(name, func(t *testing.T) {
 			run(t, func(config centrifuge.Config) *centrifuge.Client {
 				config.EnableCompression = strings.Contains(name, "compressed")
-				config.MinReconnectDelay = 20 * time.Millisecond
+				config.MinReconnectDelay, config.ReadTimeout = 20*time.Millisecond, patience
 				client := make("ws://"+base+"/connection/websocket", config)
 				t.Cleanup(client.Close)
 				return client

@@ -437,7 +437,7 @@ func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
 		return nil, nil
 	})
 	port, _ := withGRPC(t, func(config object) { withHooks(config, b.port, object{"binary_encoding": true}) })
-	client := centrifuge.NewJsonClient("ws://"+address(port)+"/connection/websocket", centrifuge.Config{})
+	client := centrifuge.NewJsonClient("ws://"+address(port)+"/connection/websocket", centrifuge.Config{ReadTimeout: patience})
 	t.Cleanup(client.Close)
 	ended := make(chan centrifuge.DisconnectedEvent, 1)
 	client.OnDisconnected(func(event centrifuge.DisconnectedEvent) { ended <- event })

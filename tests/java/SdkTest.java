@@ -187,6 +187,7 @@ public class SdkTest {
 
         Fan(Options options) {
             options.setMinReconnectDelay(20);
+            options.setTimeout(PATIENCE * 1000);
             client = new Client("ws://127.0.0.1:" + port + "/connection/websocket", options, new EventListener() {
                 @Override public void onConnecting(Client client, ConnectingEvent event) { connecting.add(event.getCode()); }
                 @Override public void onDisconnected(Client client, DisconnectedEvent event) { disconnected.add(event.getCode()); }

@@ -45,14 +45,14 @@ class ClientEvents(ClientEventHandler):
 class Json:
     """Payloads are values."""
 
-    options: dict = {}
+    options: dict = {"timeout": PATIENCE}
     pack = unpack = staticmethod(lambda value: value)
 
 
 class Protobuf:
     """Payloads are bytes."""
 
-    options = {"use_protobuf": True}
+    options = {"use_protobuf": True, "timeout": PATIENCE}
     pack = staticmethod(lambda value: json.dumps(value).encode())
     unpack = staticmethod(json.loads)
 
