@@ -115,17 +115,6 @@ describe('a cluster of three nodes', () => {
     assert.equal((await nodes[2].api('history', { channel, limit: -1 })).result.publications.length, 1);
   });
 
-  test('removed history is gone on every node', LIMIT, async () => {
-    const channel = unique('history:');
-    await follow(await connect(nodes[0]), channel);
-    for (let n = 0; n < 3; n++) await nodes[1].api('publish', { channel, data: n });
-    await until(async () => (await nodes[0].api('history', { channel, limit: -1 })).result.publications.length === 3, 'three publications');
-    assert.deepEqual((await nodes[2].api('history_remove', { channel })).result, {});
-    for (const node of nodes) {
-      await until(async () => (await node.api('history', { channel, limit: -1 })).result.publications.length === 0, 'no publications');
-    }
-  });
-
   test('presence, joins and leaves are those of the whole cluster', LIMIT, async () => {
     const channel = unique('room:');
     const [ann, bob] = [await connect(nodes[0], { token: token({ sub: 'ann' }) }), await connect(nodes[1], { token: token({ sub: 'bob' }) })];
@@ -176,52 +165,6 @@ describe('a cluster that loses a part', () => {
   let nats;
   before(async () => { nats = await Nats.start(); });
   after(async () => { await nats.stop(); });
-
-  test('a killed node is forgotten, and its clients come back elsewhere with all they missed', LIMIT, async () => {
-    const nodes = await startNodes(nats, 2);
-    const channel = unique('history:');
-    const endpoints = [1, 0].map((node) => ({ transport: 'websocket', endpoint: nodes[node].websocket }));
-    const moving = new Centrifuge(endpoints, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300, token: token({ sub: 'ann', names: [{ scope: 'devices', name: 'ann/phone' }] }) });
-    clients.push(moving);
-    const subscription = moving.newSubscription(channel);
-    const seen = [];
-    subscription.on('publication', (event) => seen.push(event.data));
-    subscription.subscribe();
-    moving.connect();
-    await subscription.ready(PATIENCE);
-    await until(async () => (await nodes[0].api('lookup', { scope: 'devices', name: 'ann/phone' })).result, 'node 0 to know');
-    for (let n = 0; n < 10; n++) await nodes[0].api('publish', { channel, data: n });
-    await until(() => seen.length === 10, 'ten publications');
-    await nodes[1].stop('SIGKILL');
-    for (let n = 10; n < 20; n++) await nodes[0].api('publish', { channel, data: n });
-    await until(async () => (await nodes[0].api('count', { scope: 'devices' })).result.nodes.length === 1, 'the node to be forgotten');
-    const back = new Centrifuge(nodes[0].websocket, { websocket: WebSocket });
-    clients.push(back);
-    const again = back.newSubscription(channel, { since: subscription._getStreamPosition?.() ?? { offset: subscription._offset, epoch: subscription._epoch } });
-    again.on('publication', (event) => seen.push(event.data));
-    again.subscribe();
-    back.connect();
-    await until(() => seen.length === 20, 'what was missed');
-    assert.deepEqual(seen, Array.from({ length: 20 }, (_, n) => n));
-    assert.equal((await nodes[0].api('lookup', { scope: 'devices', name: 'ann/phone' })).error?.code, 4002);
-    await nodes[0].stop();
-  });
-
-  test('a frozen node is forgotten and comes back with what lives on it', LIMIT, async () => {
-    const nodes = await startNodes(nats, 2);
-    const names = ['ann/lives', 'ann/dies'];
-    const [lives, dies] = await Promise.all(names.map(() => connect(nodes[1], { token: token({ sub: 'ann' }) })));
-    await lives.rpc('registry.register', { scope: 'devices', name: names[0] });
-    await dies.rpc('registry.register', { scope: 'devices', name: names[1] });
-    const found = async (name) => (await nodes[0].api('lookup', { scope: 'devices', name })).result !== undefined;
-    await until(async () => (await found(names[0])) && (await found(names[1])), 'both names');
-    nodes[1].process.kill('SIGSTOP');
-    await until(async () => !(await found(names[0])), 'the node to be forgotten');
-    dies.disconnect();
-    nodes[1].process.kill('SIGCONT');
-    await until(async () => (await found(names[0])) && !(await found(names[1])), 'what lives to be back, and only that');
-    for (const node of nodes) await node.stop();
-  });
 
   test('cut off from NATS a node serves its own, says so, and catches up alone', LIMIT, async () => {
     const [one, two] = await startNodes(nats, 2);

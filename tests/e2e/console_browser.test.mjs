@@ -257,45 +257,6 @@ describe('the console', () => {
     await close();
   });
 
-  test('the keyboard alone leads from the sign-in to a publication', async () => {
-    const { page, faults, see, close } = await visitor({ password: '' });
-    const keys = async (...names) => { for (const name of names) await page.keyboard.press(name); };
-    await see('input[type=password]:focus');
-    await page.keyboard.type(PASSWORD);
-    await keys('Enter');
-    await see('.live:has-text("Live")');
-    await keys('g', 'c');
-    await see('h1:text("Channels")');
-    await see('[data-row]');
-    await keys('/');
-    await page.keyboard.type('ticks');
-    await keys('Enter', 'Escape');
-    await see('.chip:has-text("ticks")');
-    await see('[data-row]:text-is("market:ticks")');
-    await keys('j', 'Enter');
-    await see('h1:text("market:ticks")');
-    await keys('.', 'Enter');
-    await see('textarea');
-    for (let steps = 0; steps < 40 && !await page.locator('textarea:focus').count(); steps += 1) await keys('Tab');
-    await keys('Control+a');
-    await page.keyboard.type('{"by": "keyboard", "price": 1.50}');
-    await keys('Tab', 'Enter');
-    await see('button:text("Publish to")');
-    await keys('Tab', 'Enter');
-    await see('dialog button:text("Cancel"):focus');
-    await keys('Tab', 'Enter');
-    await see('.toast:has-text("Published into market:ticks at offset")');
-    const { publications } = await night.api('history', { channel: 'market:ticks', limit: 100, reverse: true });
-    assert.equal(publications.filter(({ data }) => data.by === 'keyboard').length, 1, 'published once');
-    await keys('Control+k');
-    await see('dialog input:focus');
-    await page.keyboard.type('Configuration');
-    await keys('Enter');
-    await see('h1:text("Configuration")');
-    assert.deepEqual(faults, []);
-    await close();
-  });
-
   test('one channel: figures, history, presence, options with their origin, a dry run', async () => {
     const { page, faults, go, see, close } = await visitor({ path: '/channel?name=market:ticks&tab=history' });
     await see('td:has-text("\\"symbol\\":\\"X\\"")');
@@ -519,58 +480,6 @@ describe('the console', () => {
     const framed = await fetch(`${night.admin}/`);
     assert.equal(framed.headers.get('x-frame-options'), 'DENY');
     assert.match(framed.headers.get('content-security-policy'), /default-src 'none'.*frame-ancestors 'none'.*require-trusted-types-for 'script'/);
-  });
-
-  test('names with markup, signs that turn the text, and long names are text', async () => {
-    const { page, faults, go, see, close } = await visitor({ width: 390, path: '/registry?scope=devices' });
-    await see(`td:has-text("${HOSTILE}")`);
-    assert.match(await page.locator('tbody').textContent(), /a\\u202Ecod\.exe/);
-    const query = (text) => encodeURIComponent(text);
-    for (const path of ['/', '/channels', '/connections', '/activity', `/channel?name=${query(HOSTILE)}`, `/channel?name=${query(TURNED)}`, `/channel?name=${LONG}`, '/channel?name=market:ticks&tab=presence',
-      `/name?scope=devices&name=${query(HOSTILE)}`, `/name?scope=devices&name=${query(TURNED)}`, `/name?scope=devices&name=${LONG}`, `/connections?q=user:${query(JSON.stringify(HOSTILE))}`, `/registry?scope=${query(HOSTILE)}`, `/login?next=${query('//evil.example')}`]) {
-      await go(path);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} scrolls sideways`);
-      assert.equal(await page.locator('#page img, #page script, a[href^="javascript"]').count(), 0, path);
-      assert.ok(!(await page.locator('body').textContent()).includes('\u202E'), path);
-    }
-    assert.deepEqual(faults, []);
-    await close();
-  });
-
-  test('a node that is killed: the page says so, and is back when the node is', LIMIT, async () => {
-    const other = await Night.start();
-    const { page, see, close } = await visitor({ of: other });
-    await see('.live:has-text("Live")');
-    await page.evaluate(() => { globalThis.same = true; });
-    await other.server.stop('SIGKILL');
-    await page.waitForSelector('#banner.bad:has-text("This page is cut off from the node since")', WAIT);
-    assert.match(await page.locator('#banner').textContent(), /The figures are from then\..*(Next try in|Trying now)/);
-    await other.serve();
-    await page.waitForSelector('#banner', { state: 'hidden', ...WAIT });
-    await see('.live:has-text("Live")');
-    await see('.now:not(.grey)');
-    assert.equal(await page.evaluate(() => globalThis.same), true, 'it was not loaded anew');
-    await close();
-    await other.stop();
-  });
-
-  test('after too many wrong passwords, the address cannot sign in for a while', async () => {
-    const other = await Night.start();
-    const { page, see, close } = await visitor({ of: other, password: '' });
-    for (const left of ['4 tries are', '3 tries are', '2 tries are', '1 try is', '0 tries are']) {
-      await page.fill('input[type=password]', 'wrong');
-      await page.keyboard.press('Enter');
-      await see(`text=${left} left in this minute`);
-    }
-    await page.fill('input[type=password]', PASSWORD);
-    await page.keyboard.press('Enter');
-    await see('text=/Too many tries\\. Try again in (\\d+.s|1.min)/');
-    const answer = await other.ask('login', { body: { password: PASSWORD } });
-    const { error } = await answer.json();
-    assert.deepEqual([answer.status, error.code], [429, 111]);
-    assert.ok(error.retry_after > 0 && error.retry_after <= 60, `${error.retry_after}`);
-    await close();
-    await other.stop();
   });
 
   test('the loaded files are small, and the browser caches them', async () => {

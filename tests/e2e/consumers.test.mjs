@@ -11,7 +11,7 @@ import { Postgres } from './postgres.mjs';
 import { KEY, Server } from './server.mjs';
 
 /** The number of times that a node is killed. */
-const KILLS = process.env.TOUCHLINE_LONG ? 100 : 5;
+const KILLS = process.env.TOUCHLINE_LONG ? 100 : 2;
 const KEPT = { history_size: 100_000, history_ttl: '1h' };
 
 let postgres;

@@ -118,8 +118,3 @@ test('only a client that saw more than a restored backup has gets another epoch'
   for (const seen of lost) assert.deepEqual(await recover(seen), [false, []], `a client at ${seen.offset}`);
   assert.deepEqual(await recover(kept[1]), [true, all.slice(2)], 'a client of the new run');
 });
-
-test('the store is in the metrics', LIMIT, async () => {
-  await publish('counted');
-  for (const line of [/touchline_store_publications_total [1-9]/, /touchline_store_healthy 1/]) await until(async () => line.test(await server.metrics()));
-});

@@ -1,5 +1,4 @@
 // Parts that the tests of hooks share: backends whose answers a test decides, and clients over every transport.
-import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { Centrifuge as Json } from 'centrifuge';

@@ -271,21 +271,15 @@ describe('header fields', { concurrency: 2 }, () => {
 });
 
 describe('a backend that fails', { concurrency: 2 }, () => {
-  const half = (response) => (response.writeHead(200, { 'Content-Length': 100 }), response.write('{"result":'), setTimeout(() => response.destroy(), 50)); // waits: the half must leave first.
   const faults = {
     // short: the hook must time out.
     'hangs beyond the time of the hook': { more: { '/subscribe': { timeout: '2s' } }, answer: () => undefined },
-    'answers 10 MB': { answer: () => ({ result: { data: 'x'.repeat(10_000_000) } }) },
-    'answers wrong types': { answer: () => ({ result: { expire_at: 'soon' } }) },
     'answers with members of its own': { answer: () => ({ detail: 'forbidden' }) },
-    'answers a status of its own': { answer: (response) => void response.writeHead(403).end('{"result":{}}') },
-    'redirects': { answer: (response) => void response.writeHead(307, { Location: '/redirected' }).end() },
-    'answers half': { answer: (response) => void half(response) },
     'is dead': { more: { '/subscribe': { endpoint: 'http://127.0.0.1:1/subscribe' } }, answer: () => ({}) },
   };
   for (const [fault, { more, answer }] of Object.entries(faults)) {
     test(`${fault}: the subscribe gets error 100, and all else of its connection goes on`, LIMIT, async (t) => {
-      const { backend, server, client } = await serverFor(t, asAnn(({ path, channel }, response) => (path === '/subscribe' && channel === 'chat:bad' ? answer(response) : {})), more);
+      const { server, client } = await serverFor(t, asAnn(({ path, channel }, response) => (path === '/subscribe' && channel === 'chat:bad' ? answer(response) : {})), more);
       const ann = client();
       await ann.until('connected');
       const open = subscribe(ann, 'history:open');
@@ -303,7 +297,6 @@ describe('a backend that fails', { concurrency: 2 }, () => {
       await open.heard.first(({ data }) => data === 'after');
       assert.ok(!bad.heard.all.some(({ name }) => name === 'subscribed'));
       assert.deepEqual(ann.heard.all.map(({ name }) => name), ['connecting', 'connected'], 'the same connection');
-      assert.deepEqual(backend.of('/redirected'), []);
       assert.ok(!server.output.includes('forbidden'), 'the log holds nothing of an answer');
     });
   }

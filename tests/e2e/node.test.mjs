@@ -1,37 +1,16 @@
-// The official SDK in Node.
+// A server that stops and starts, with the official SDK in Node.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { LIMIT, PATIENCE, until } from './patience.mjs';
-import { scenarios } from './scenarios.mjs';
-import { KEY, Server, token } from './server.mjs';
-
-describe('centrifuge-js in Node', () => {
-  let server;
-  const clients = [];
-  before(async () => { server = await Server.start(); });
-  after(async () => {
-    for (const client of clients) client.disconnect();
-    assert.equal(await server.stop(), 0);
-  });
-  for (const [name, run] of Object.entries(scenarios)) {
-    test(name, LIMIT, async () => {
-      const client = (options = {}) => {
-        const made = new Centrifuge(server.websocket, { websocket: WebSocket, timeout: PATIENCE, ...options });
-        clients.push(made);
-        return made;
-      };
-      await run({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual });
-    });
-  }
-});
+import { KEY, Server } from './server.mjs';
 
 describe('a server that stops and starts', () => {
   test('asks its clients to leave, ends, and they connect to the next process', LIMIT, async () => {

@@ -38,7 +38,9 @@ test('however many passwords are tried at once, five are looked at', LIMIT, asyn
   const answers = await Promise.all(Array.from({ length: 60 }, (_, n) => post(server, 'login', { password: `guess ${n}` })));
   const of = (status) => answers.filter((answer) => answer.status === status).length;
   assert.deepEqual([of(401), of(429)], [5, 55]);
-  assert.equal((await post(server, 'login', { password: admin.password })).status, 429);
+  const refused = await post(server, 'login', { password: admin.password });
+  const { error } = await refused.json();
+  assert.deepEqual([refused.status, error.code, error.retry_after > 0 && error.retry_after <= 60], [429, 111, true]);
 });
 
 test('a browser without a session has no live connection, and a silent one ends', LIMIT, async () => {

@@ -1,4 +1,5 @@
-// The official SDK in Node over every transport that it supports, in both encodings. TOUCHLINE_FULL=1 runs all scenarios over each.
+// The official SDK in Node: all scenarios over WebSocket, and a short list over each other transport and encoding. TOUCHLINE_FULL=1 runs
+// all scenarios over each.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Centrifuge as Json } from 'centrifuge';
@@ -11,7 +12,9 @@ import { scenarios, SHORT } from './scenarios.mjs';
 import { COMPRESSED, Server, token } from './server.mjs';
 
 const compressed = { websocket: COMPRESSED };
+const all = Object.keys(scenarios);
 const ways = [
+  ['WebSocket', Json, 'websocket', {}, all],
   ['WebSocket, Protobuf', Protobuf, 'websocket', {}],
   ['WebSocket, compressed', Json, 'websocket', compressed],
   ['WebSocket, compressed Protobuf', Protobuf, 'websocket', compressed],
@@ -23,7 +26,7 @@ const ways = [
 ];
 
 describe('centrifuge-js in Node over', { concurrency: 4 }, () => {
-  for (const [way, Client, transport, change] of ways) {
+  for (const [way, Client, transport, change, names = process.env.TOUCHLINE_FULL ? all : SHORT] of ways) {
     describe(way, { concurrency: 1 }, () => {
       let server;
       const clients = [];
@@ -40,7 +43,7 @@ describe('centrifuge-js in Node over', { concurrency: 4 }, () => {
         clients.push(withJsonPayloads(made));
         return made;
       };
-      for (const name of process.env.TOUCHLINE_FULL ? Object.keys(scenarios) : SHORT) {
+      for (const name of names) {
         test(name, LIMIT, () => scenarios[name]({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual }));
       }
     });
