@@ -5,9 +5,10 @@ import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { launch } from '../../tests/e2e/browser.mjs';
+import { PATIENCE } from '../../tests/e2e/patience.mjs';
 import { start } from './mock.mjs';
 
-const WAIT = { timeout: 15_000 };
+const WAIT = { timeout: PATIENCE };
 const CLIENT = '8f2c0000-9066-444b-bfc3-000100000000';
 const PAGES = [
   '/', '/channels', '/channel?name=market:ticks', '/channel?name=market:ticks&tab=history', '/channel?name=market:ticks&tab=publish', '/channel?name=market:ticks&tab=options', '/connections', '/connections?tab=refused',
@@ -51,7 +52,7 @@ async function visitor({ width = 1440, height = 900, theme = 'light', password =
 const settled = async (page) => {
   await page.waitForSelector('h1', WAIT);
   await page.waitForFunction(() => ![...document.querySelectorAll('.notice.loading')].some((one) => !one.hidden) && document.querySelectorAll('.panel-body[hidden] + *').length === 0, null, WAIT);
-  await page.waitForTimeout(250);
+  await page.waitForTimeout(250); // waits: for drawing that follows the answers.
 };
 
 /** Goes to a page without reloading the document. */
@@ -128,7 +129,7 @@ test('after too many tries the page shows the time to wait', async () => {
   for (let tries = 0; tries < 7; tries += 1) {
     await page.fill('input[type=password]', 'wrong');
     await page.keyboard.press('Enter');
-    await page.waitForTimeout(150);
+    await page.waitForTimeout(150); // waits: for the answer, which is the same each time.
   }
   await page.waitForSelector('text=Too many tries. Try again in 41', WAIT);
   await page.fill('input[type=password]', 'mock');
@@ -244,7 +245,7 @@ test('a tail shows numbers as written, counts omitted frames, and pauses', async
   await page.waitForSelector('text=/left out [1-9]/', WAIT);
   await page.click('[data-pause]');
   const rows = await page.locator('.tail-row').count();
-  await page.waitForTimeout(1000);
+  await page.waitForTimeout(1000); // waits: rows must not come while the tail pauses.
   assert.equal(await page.locator('.tail-row').count(), rows);
   await page.fill('.tail-head input', 'data.symbol = Y');
   assert.equal(await page.locator('.tail-row:visible').count(), 0);

@@ -96,6 +96,7 @@ export async function start(port = 0) {
       return send(response, 200, {});
     }
     if (below === 'token') return role ? send(response, 200, { token: role, ttl: 300 }) : send(response, 401, {});
+    // waits: the test decides how slow the answer is.
     if (switches.slow) await new Promise((go) => setTimeout(go, switches.slow));
     const answer = run(below.slice('op/'.length), await body(request), role);
     return send(response, answer.status, answer.body);

@@ -103,7 +103,7 @@ class Run:
                 raise Failure(f"it ended with status {status} before its output matched the pattern")
             if time.monotonic() > until:
                 raise Failure("its output did not match the pattern in time")
-            time.sleep(0.05)
+            time.sleep(0.05)  # waits: between two looks.
 
     def write(self, step: Step) -> None:
         how = {"file": 'cat "$text" >"$path"', "append": 'cat "$text" >>"$path"', "merge": f'{REPOSITORY}/tests/docs/merge.py "$path" <"$text"'}

@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/packaging"))
-from installed import Machine  # noqa: E402
+from installed import PATIENCE, Machine  # noqa: E402
 
 HOME = "/home/reader"
 REPOSITORY = "/opt/repository"
@@ -64,7 +64,7 @@ class Sandbox(Machine):
         modules = pathlib.Path(os.environ.get("E2E_MODULES", ROOT / "tests/e2e/node_modules"))
         words = [str(self.directory), str(ROOT), str(self.program), str(modules.resolve()) if modules.is_dir() else ""]
         enter = ["nsenter", "--target", self.pid, "--mount", "sh", "-c", MOUNT, "sh", *words]
-        done = subprocess.run(enter, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(enter, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         self.run("touch", "/tmp/exported")
 

@@ -3,6 +3,7 @@
 // what they are given in the list `seen`; `until(condition)` waits for a condition; `api(operation, request)` calls the server API.
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { PATIENCE, until as patiently } from '../e2e/patience.mjs';
 
 const modules = createRequire(`${process.env.E2E_MODULES}/`);
 const text = process.argv.slice(2).map((part) => (existsSync(part) ? readFileSync(part, 'utf8') : part)).join('\n;\n');
@@ -15,11 +16,7 @@ globalThis.WebSocket = class extends WebSocket {
 const { Centrifuge } = modules(text.includes('centrifuge/build/protobuf') ? 'centrifuge/build/protobuf' : 'centrifuge');
 const seen = [];
 const keep = (data) => { seen.push(data); };
-const until = async (condition) => {
-  for (const end = Date.now() + 30_000; !(await condition()); await new Promise((resolve) => setTimeout(resolve, 50))) {
-    if (Date.now() > end) throw new Error(`it did not come true: ${condition}\nseen: ${JSON.stringify(seen)}`);
-  }
-};
+const until = (condition) => patiently(condition, () => `${condition}\nseen: ${JSON.stringify(seen)}`);
 const api = async (operation, request) => {
   const answer = await fetch(`http://localhost:8000/api/${operation}`, { method: 'POST', headers: { 'X-API-Key': process.env.KEY }, body: JSON.stringify(request) });
   const { result, error } = await answer.json();
@@ -31,7 +28,7 @@ const client = new Centrifuge('ws://localhost:8000/connection/websocket', { toke
 const names = { Centrifuge, show: keep, play: keep, handle: keep, seen, until, api, ...(isWhole ? {} : { client }) };
 if (!isWhole) {
   client.connect();
-  await client.ready(30_000);
+  await client.ready(PATIENCE);
 }
 const AsyncFunction = (async () => {}).constructor;
 await new AsyncFunction(...Object.keys(names), text.replace(/^import .*$/gm, ''))(...Object.values(names));

@@ -9,9 +9,10 @@ import { Centrifuge as Json } from 'centrifuge';
 import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
-import { Backend, lines, ONE_WAY, until } from './hooks.mjs';
+import { Backend, lines, ONE_WAY } from './hooks.mjs';
 import { JetStream } from './jetstream.mjs';
 import { Nats } from './nats.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { Postgres } from './postgres.mjs';
 import { freePort, Server } from './server.mjs';
 
@@ -39,7 +40,7 @@ const bytesOf = (base64) => Buffer.from(base64, 'base64');
 const hex = (bytes) => Buffer.from(bytes).toString('hex');
 
 const options = (server, more = {}) => ({
-  websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, minReconnectDelay: 50, maxReconnectDelay: 200, timeout: 60_000, ...more,
+  websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, minReconnectDelay: 50, maxReconnectDelay: 200, timeout: PATIENCE, ...more,
 });
 const client = (server, Client, transport = 'websocket', more = {}) => new Client([{
   transport, endpoint: transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`,
@@ -54,7 +55,7 @@ async function listener(server, [Client, transport, delta], channel, since) {
   subscription.on('publication', ({ data }) => got.push(hex(read(data))));
   subscription.subscribe();
   sdk.connect();
-  await subscription.ready(30_000);
+  await subscription.ready(PATIENCE);
   return { sdk, subscription, got, read };
 }
 
@@ -78,7 +79,7 @@ const STORES = {
 
 describe('bytes', { concurrency: 2 }, () => {
   for (const [store, make] of Object.entries(STORES)) {
-    test(`are the same after ${store}, for every subscriber, live, recovered and in the history`, { timeout: 240_000 }, async () => {
+    test(`are the same after ${store}, for every subscriber, live, recovered and in the history`, LIMIT, async () => {
       const directory = mkdtempSync(join(tmpdir(), 'bytes-'));
       const { change, durable = false, stop, sql, hasNodes } = await make(directory);
       const one = await Server.start({ change: { ...change, namespaces: namespaces(durable) } });
@@ -200,7 +201,7 @@ describe('clients, hooks and consumers', () => {
     sdk.disconnect();
   });
 
-  test('connect, RPC and presence carry any bytes, and JSON shows them', { timeout: 120_000 }, async () => {
+  test('connect, RPC and presence carry any bytes, and JSON shows them', LIMIT, async () => {
     for (const payload of CASES.filter((bytes) => bytes.length > 0).concat(Array.from({ length: 20 }, noise))) {
       const answer = noise();
       answers['/connect'] = ({ b64data }) => ({ result: { user: 'ann', b64info: payload.toString('base64'), b64data: b64data ?? '' } });
@@ -214,7 +215,7 @@ describe('clients, hooks and consumers', () => {
       if (!/^\s*[{1n"]/.test(payload.toString('latin1'))) assert.equal(hex(data), hex(payload) + hex(answer));
       const subscription = sdk.newSubscription('bytes:presence');
       subscription.subscribe();
-      await subscription.ready(30_000);
+      await subscription.ready(PATIENCE);
       const { clients } = await subscription.presence();
       const [{ connInfo }] = Object.values(clients);
       if (!/^\s*[{1n"]/.test(payload.toString('latin1'))) assert.equal(hex(connInfo), hex(payload));
@@ -223,7 +224,7 @@ describe('clients, hooks and consumers', () => {
     }
   });
 
-  test('clients without an SDK get lines of JSON', { timeout: 120_000 }, async () => {
+  test('clients without an SDK get lines of JSON', LIMIT, async () => {
     // A backend that decides about a connect also names the channels.
     answers['/connect'] = ({ transport }) => ({ result: transport.startsWith('uni_') ? { channels: ['loose:a'] } : {} });
     const ways = Object.values(ONE_WAY).map((open) => open(server, {}));
@@ -246,7 +247,7 @@ describe('clients, hooks and consumers', () => {
   });
 });
 
-test('a stream of NATS feeds bytes', { timeout: 120_000 }, async () => {
+test('a stream of NATS feeds bytes', LIMIT, async () => {
   const nats = await Nats.start();
   const stream = await JetStream.connect(nats.port);
   await stream.create('feed', ['feed.>']);

@@ -1,4 +1,4 @@
-// The scenarios of the tests in Node, in a real browser.
+// The scenarios of the tests in Node, in a real browser. TOUCHLINE_FULL=1 runs all scenarios over each transport.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -6,7 +6,8 @@ import { createServer, request } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import Socket from 'ws';
 import { launch } from './browser.mjs';
-import { scenarios } from './scenarios.mjs';
+import { LIMIT, PATIENCE } from './patience.mjs';
+import { scenarios, SHORT } from './scenarios.mjs';
 import { COMPRESSED, Server, token } from './server.mjs';
 
 const files = {
@@ -15,6 +16,7 @@ const files = {
   '/centrifuge.protobuf.js': ['text/javascript', () => readFileSync(new URL('node_modules/centrifuge/dist/centrifuge.protobuf.js', import.meta.url))],
   '/protobuf': ['text/html', () => '<!doctype html><title>scenarios</title><script src="/centrifuge.protobuf.js"></script>'],
   '/scenarios.mjs': ['text/javascript', () => readFileSync(new URL('scenarios.mjs', import.meta.url))],
+  '/patience.mjs': ['text/javascript', () => readFileSync(new URL('patience.mjs', import.meta.url))],
   '/payloads.mjs': ['text/javascript', () => readFileSync(new URL('payloads.mjs', import.meta.url))],
 };
 
@@ -87,13 +89,13 @@ describe('centrifuge-js in Chromium', () => {
   };
 
   /** Runs a scenario in a page, and ends its clients: a browser allows few connections to one server. */
-  const inPage = async ([name, transport, endpoint, emulationEndpoint]) => {
+  const inPage = async ([name, transport, endpoint, emulationEndpoint, timeout]) => {
     const { scenarios } = await import('/scenarios.mjs');
     const { withJsonPayloads } = await import('/payloads.mjs');
     const [clients, pending] = [[], []];
     const equal = (found, expected) => pending.push(window.equal(JSON.parse(JSON.stringify(found)), expected));
     const client = (options = {}) => {
-      clients.push(withJsonPayloads(new Centrifuge([{ transport, endpoint }], { emulationEndpoint, ...options })));
+      clients.push(withJsonPayloads(new Centrifuge([{ transport, endpoint }], { emulationEndpoint, timeout, ...options })));
       return clients.at(-1);
     };
     try {
@@ -116,17 +118,17 @@ describe('centrifuge-js in Chromium', () => {
           page = await open(of, path);
         });
         after(() => page?.close());
-        for (const name of Object.keys(scenarios)) {
-          test(name, { timeout: 120_000 }, async () => {
+        for (const name of process.env.TOUCHLINE_FULL ? Object.keys(scenarios) : SHORT) {
+          test(name, LIMIT, async () => {
             const endpoint = transport === 'websocket' ? of.websocket : `${of.http}/connection/${transport}`;
-            await page.evaluate(inPage, [name, transport, endpoint, `${of.http}/emulation`]);
+            await page.evaluate(inPage, [name, transport, endpoint, `${of.http}/emulation`, PATIENCE]);
           });
         }
       });
     }
   });
 
-  test('falls back from one transport to the next when a proxy blocks it', { timeout: 180_000 }, async () => {
+  test('falls back from one transport to the next when a proxy blocks it', LIMIT, async () => {
     for (const [blocked, expected] of [[[], 'websocket'], [['websocket'], 'http_stream'], [['websocket', 'http_stream'], 'sse']]) {
       const proxy = await blocking(server, blocked);
       const at = `127.0.0.1:${proxy.address().port}`;
@@ -153,7 +155,7 @@ describe('centrifuge-js in Chromium', () => {
     }
   });
 
-  test('a page from a foreign origin is refused', { timeout: 120_000 }, async () => {
+  test('a page from a foreign origin is refused', LIMIT, async () => {
     const strict = await Server.start({ change: { client: { allowed_origins: ['https://example.com'] } } });
     const page = await browser.newPage();
     await page.goto(`http://127.0.0.1:${pages.address().port}/`);

@@ -8,7 +8,8 @@ import { after, before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { launch } from './browser.mjs';
-import { Heard, subscribe, until } from './hooks.mjs';
+import { Heard, subscribe } from './hooks.mjs';
+import { until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 

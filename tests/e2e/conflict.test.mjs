@@ -7,7 +7,7 @@ import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Backend } from './hooks.mjs';
 import { Nats } from './nats.mjs';
-import { eventually } from './registry.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { freePort, Server, token } from './server.mjs';
 
 /** A link to NATS that can be stopped: what is sent while it stands still arrives later. */
@@ -37,16 +37,16 @@ describe('a contested name', () => {
     way = await slowWay(nats.port);
     backend = await Backend.start((question) => decide(question));
     const scopes = [{ name: 'doors', conflict_policy: 'hook', allow_register: ['*'] }];
-    const proxy = { conflict: { endpoint: backend.url('/conflict'), timeout: '4s' } };
+    const proxy = { conflict: { endpoint: backend.url('/conflict'), timeout: '5s' } };
     const change = (nats_url) => ({
       registry: { scopes, proxy },
       cluster: { engine: 'nats', name: `conflict-${process.pid}`, nats_url: [nats_url], heartbeat_interval: '300ms', node_timeout: '10s' },
     });
     nodes = [await Server.start({ change: change(nats.url) }), await Server.start({ change: change(way.url) })];
-    await eventually(async () => {
+    await until(async () => {
       const counts = await Promise.all(nodes.map((node) => node.api('count', { scope: 'doors' })));
       return counts.every(({ result }) => result?.nodes.length === 2);
-    }, 'the nodes to see each other', 60);
+    }, 'the nodes to see each other');
   });
   after(async () => {
     clients.forEach((client) => client.disconnect());
@@ -57,11 +57,11 @@ describe('a contested name', () => {
   });
 
   async function client(node, user) {
-    const client = new Centrifuge(node.websocket, { websocket: WebSocket, token: token({ sub: user }) });
+    const client = new Centrifuge(node.websocket, { websocket: WebSocket, timeout: PATIENCE, token: token({ sub: user }) });
     clients.push(client);
     client.on('connected', (event) => { client.id = event.client; });
     client.connect();
-    await client.ready(30_000);
+    await client.ready(PATIENCE);
     return client;
   }
 
@@ -75,6 +75,7 @@ describe('a contested name', () => {
     way.hold();
     try {
       await register(ann, name, { of: 'ann' });
+      // waits: the second claim must have a later time.
       await sleep(50);
       await register(bob, name, { of: 'bob' });
     } finally {
@@ -83,12 +84,18 @@ describe('a contested name', () => {
     return [ann, bob];
   }
 
-  const keeps = (name, client) => eventually(async () => {
+  /** The number of questions that have ended. */
+  const decided = async () => {
+    const texts = await Promise.all(nodes.map((node) => node.metrics()));
+    return texts.flatMap((text) => [...text.matchAll(/^touchline_hook_calls_total\{[^}]*hook="conflict"[^}]*\} (\d+)/gm)]).reduce((sum, [, count]) => sum + Number(count), 0);
+  };
+
+  const keeps = (name, client) => until(async () => {
     const owners = await Promise.all(nodes.map((node) => owner(node, name)));
     return owners.every((id) => id === client.id);
   }, `both nodes to know the owner of ${name}`);
 
-  test('is kept by the client that the backend names, and the question has both claims', { timeout: 120_000 }, async () => {
+  test('is kept by the client that the backend names, and the question has both claims', LIMIT, async () => {
     const [ann, bob] = await contest('front', (_, first) => ({ result: { keep: first.id } }));
     await keeps('front', ann);
     const [question, ...more] = backend.of('/conflict');
@@ -105,14 +112,14 @@ describe('a contested name', () => {
   for (const [what, answer] of [
     ['an answer that names neither client', () => ({ result: { keep: 'nobody' } })],
     ['an error', () => ({ error: { code: 500, message: 'no' } })],
-    ['no answer in time', async (_, first) => { await sleep(8_000); return { result: { keep: first.id } }; }],
+    ['no answer in time', () => new Promise(() => {})],
   ]) {
-    test(`is kept by the later claim after ${what}, and other names do not wait`, { timeout: 120_000 }, async () => {
+    test(`is kept by the later claim after ${what}, and other names do not wait`, LIMIT, async () => {
       const name = what.replaceAll(' ', '-');
       const [ann, bob] = await contest(name, answer);
       await register(ann, `other-${name}`);
-      await eventually(() => backend.of('/conflict').some((question) => question.name === name), 'the question');
-      await sleep(4_500); // The backend has 4 s, and half of this time is for finding the users.
+      await until(() => backend.of('/conflict').some((question) => question.name === name), 'the question');
+      await until(async () => (await decided()) >= backend.of('/conflict').length, 'the end of the question');
       await keeps(name, bob);
       await keeps(`other-${name}`, ann);
       assert.ok((await nodes[0].api('info', {})).result, 'the node serves others');

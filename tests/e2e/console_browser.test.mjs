@@ -10,13 +10,13 @@ import { after, before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { launch } from './browser.mjs';
-import { until } from './hooks.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { freePort, KEY, SECRET, Server, token } from './server.mjs';
 
 const PASSWORD = 'the password of operators';
 const VIEWER = 'the password of viewers';
 const SIGNER = 'a secret that signs the sessions of the console';
-const WAIT = { timeout: 20_000 };
+const WAIT = { timeout: PATIENCE };
 const HOSTILE = '<img src=//evil.example/x onerror=alert(1)>';
 const TURNED = 'a\u202Ecod.exe';
 const LONG = 'x'.repeat(200);
@@ -81,17 +81,17 @@ class Night {
 
   /** A client. It subscribes to `channels`. */
   async client(sub, channels = [], answer) {
-    const client = new Centrifuge(this.server.websocket, { websocket: WebSocket, name: 'js', version: '5.8.0', token: token({ sub }), timeout: 30_000 });
+    const client = new Centrifuge(this.server.websocket, { websocket: WebSocket, name: 'js', version: '5.8.0', token: token({ sub }), timeout: PATIENCE });
     this.clients.push(client);
     if (answer) client.on('message', ({ data }) => data.call && client.rpc('reply', { call: data.call, data: answer(data.data) }));
     client.on('connected', ({ client: id }) => { client.id = id; });
     client.on('disconnected', ({ code }) => { client.ended = code; });
     client.connect();
-    await client.ready(30_000);
+    await client.ready(PATIENCE);
     for (const channel of channels) {
       const subscription = client.newSubscription(channel);
       subscription.subscribe();
-      await subscription.ready(30_000);
+      await subscription.ready(PATIENCE);
     }
     return client;
   }
@@ -186,9 +186,9 @@ describe('the console', () => {
     '/name?scope=devices&name=truck-0007', '/inbox?scope=devices&name=truck-0007', '/bans', '/events', '/consumers', '/statistics', '/tokens', '/configuration', '/api?operation=publish', '/login', '/none',
   ];
 
-  // Without TOUCHLINE_FULL one size: console/test tests all sizes without a server.
-  for (const [width, theme] of [[1440, 'light'], [390, 'dark'], [390, 'light'], [1440, 'dark']].slice(0, process.env.TOUCHLINE_FULL ? 4 : 1)) {
-    test(`every address opens cold and clean at ${width} px, ${theme}`, { timeout: 120_000 }, async () => {
+  // The tests of the console with the mock check all sizes. TOUCHLINE_FULL=1 does so here, too.
+  for (const [width, theme] of [[390, 'dark'], [1440, 'light'], [390, 'light'], [1440, 'dark']].slice(0, process.env.TOUCHLINE_FULL ? 4 : 1)) {
+    test(`every address opens cold and clean at ${width} px, ${theme}`, LIMIT, async () => {
       const { page, faults, go, close } = await visitor({ width, theme });
       for (const path of addresses()) {
         await go(path);
@@ -216,7 +216,8 @@ describe('the console', () => {
     await page.click('dialog button:text("Sign out")');
     await see('text=You are signed out');
     assert.deepEqual(await context.cookies(), []);
-    assert.deepEqual(faults.filter((fault) => !fault.includes('401')), [], 'but for the wrong password nothing fails');
+    // The live link may try once more while the session ends.
+    assert.deepEqual(faults.filter((fault) => !/401|HTTP Authentication failed/.test(fault)), [], 'but for the wrong password nothing fails');
     await close();
   });
 
@@ -253,45 +254,6 @@ describe('the console', () => {
     await until(async () => parseFloat(await figure('Publishes')) > 0, () => 'a rate of publications');
     more.disconnect();
     await until(async () => await connected() === before, () => 'one connection fewer');
-    assert.deepEqual(faults, []);
-    await close();
-  });
-
-  test('the keyboard alone leads from the sign-in to a publication', async () => {
-    const { page, faults, see, close } = await visitor({ password: '' });
-    const keys = async (...names) => { for (const name of names) await page.keyboard.press(name); };
-    await see('input[type=password]:focus');
-    await page.keyboard.type(PASSWORD);
-    await keys('Enter');
-    await see('.live:has-text("Live")');
-    await keys('g', 'c');
-    await see('h1:text("Channels")');
-    await see('[data-row]');
-    await keys('/');
-    await page.keyboard.type('ticks');
-    await keys('Enter', 'Escape');
-    await see('.chip:has-text("ticks")');
-    await see('[data-row]:text-is("market:ticks")');
-    await keys('j', 'Enter');
-    await see('h1:text("market:ticks")');
-    await keys('.', 'Enter');
-    await see('textarea');
-    for (let steps = 0; steps < 40 && !await page.locator('textarea:focus').count(); steps += 1) await keys('Tab');
-    await keys('Control+a');
-    await page.keyboard.type('{"by": "keyboard", "price": 1.50}');
-    await keys('Tab', 'Enter');
-    await see('button:text("Publish to")');
-    await keys('Tab', 'Enter');
-    await see('dialog button:text("Cancel"):focus');
-    await keys('Tab', 'Enter');
-    await see('.toast:has-text("Published into market:ticks at offset")');
-    const { publications } = await night.api('history', { channel: 'market:ticks', limit: 100, reverse: true });
-    assert.equal(publications.filter(({ data }) => data.by === 'keyboard').length, 1, 'published once');
-    await keys('Control+k');
-    await see('dialog input:focus');
-    await page.keyboard.type('Configuration');
-    await keys('Enter');
-    await see('h1:text("Configuration")');
     assert.deepEqual(faults, []);
     await close();
   });
@@ -519,58 +481,6 @@ describe('the console', () => {
     const framed = await fetch(`${night.admin}/`);
     assert.equal(framed.headers.get('x-frame-options'), 'DENY');
     assert.match(framed.headers.get('content-security-policy'), /default-src 'none'.*frame-ancestors 'none'.*require-trusted-types-for 'script'/);
-  });
-
-  test('names with markup, signs that turn the text, and long names are text', async () => {
-    const { page, faults, go, see, close } = await visitor({ width: 390, path: '/registry?scope=devices' });
-    await see(`td:has-text("${HOSTILE}")`);
-    assert.match(await page.locator('tbody').textContent(), /a\\u202Ecod\.exe/);
-    const query = (text) => encodeURIComponent(text);
-    for (const path of ['/', '/channels', '/connections', '/activity', `/channel?name=${query(HOSTILE)}`, `/channel?name=${query(TURNED)}`, `/channel?name=${LONG}`, '/channel?name=market:ticks&tab=presence',
-      `/name?scope=devices&name=${query(HOSTILE)}`, `/name?scope=devices&name=${query(TURNED)}`, `/name?scope=devices&name=${LONG}`, `/connections?q=user:${query(JSON.stringify(HOSTILE))}`, `/registry?scope=${query(HOSTILE)}`, `/login?next=${query('//evil.example')}`]) {
-      await go(path);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} scrolls sideways`);
-      assert.equal(await page.locator('#page img, #page script, a[href^="javascript"]').count(), 0, path);
-      assert.ok(!(await page.locator('body').textContent()).includes('\u202E'), path);
-    }
-    assert.deepEqual(faults, []);
-    await close();
-  });
-
-  test('a node that is killed: the page says so within 3 s, and is back when the node is', { timeout: 90_000 }, async () => {
-    const other = await Night.start();
-    const { page, see, close } = await visitor({ of: other });
-    await see('.live:has-text("Live")');
-    await page.evaluate(() => { globalThis.same = true; });
-    await other.server.stop('SIGKILL');
-    await page.waitForSelector('#banner.bad:has-text("This page is cut off from the node since")', { timeout: 3000 });
-    assert.match(await page.locator('#banner').textContent(), /The figures are from then\..*(Next try in|Trying now)/);
-    await other.serve();
-    await page.waitForSelector('#banner', { state: 'hidden', ...WAIT });
-    await see('.live:has-text("Live")');
-    await see('.now:not(.grey)');
-    assert.equal(await page.evaluate(() => globalThis.same), true, 'it was not loaded anew');
-    await close();
-    await other.stop();
-  });
-
-  test('after too many wrong passwords, the address cannot sign in for a while', async () => {
-    const other = await Night.start();
-    const { page, see, close } = await visitor({ of: other, password: '' });
-    for (const left of ['4 tries are', '3 tries are', '2 tries are', '1 try is', '0 tries are']) {
-      await page.fill('input[type=password]', 'wrong');
-      await page.keyboard.press('Enter');
-      await see(`text=${left} left in this minute`);
-    }
-    await page.fill('input[type=password]', PASSWORD);
-    await page.keyboard.press('Enter');
-    await see('text=/Too many tries\\. Try again in (\\d+.s|1.min)/');
-    const answer = await other.ask('login', { body: { password: PASSWORD } });
-    const { error } = await answer.json();
-    assert.deepEqual([answer.status, error.code], [429, 111]);
-    assert.ok(error.retry_after > 0 && error.retry_after <= 60, `${error.retry_after}`);
-    await close();
-    await other.stop();
   });
 
   test('the loaded files are small, and the browser caches them', async () => {

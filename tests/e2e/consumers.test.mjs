@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { JetStream } from './jetstream.mjs';
 import { Nats } from './nats.mjs';
+import { LIMIT, until } from './patience.mjs';
 import { Postgres } from './postgres.mjs';
-import { eventually } from './registry.mjs';
 import { KEY, Server } from './server.mjs';
 
 /** The number of times that a node is killed. */
@@ -38,18 +38,14 @@ const insertNumbers = (table, prefix, first, last, partitions = 1) =>
   postgres.sql(`INSERT INTO ${table} (method, payload, partition) SELECT 'publish',
     jsonb_build_object('channel', '${prefix}' || (i % 5), 'data', i), (i % 5) % ${partitions} FROM generate_series(${first}, ${last}) i`);
 const waiting = async (table) => Number(await postgres.sql(`SELECT count(*) FROM ${table}`));
-const isEmpty = (table, seconds = 120) => eventually(async () => (await waiting(table)) === 0, `${table} to be empty`, seconds);
+const isEmpty = (table) => until(async () => (await waiting(table)) === 0, `${table} to be empty`);
 const data = async (server, channel, limit = 100_000) =>
   (await server.api('history', { channel, limit })).result.publications.map((publication) => publication.data);
 /** The expected content of each channel of `insertNumbers`. */
 const numbers = (channel, last) => Array.from({ length: last }, (_, n) => n + 1).filter((n) => n % 5 === channel);
-const metric = async (server, name, consumerName, more = '') => {
-  const text = await (await fetch(`${server.http}/metrics`)).text();
-  const line = text.split('\n').find((found) => found.startsWith(`touchline_${name}{consumer="${consumerName}"${more}`));
-  return Number(line?.split(' ').at(-1));
-};
+const metric = (server, name, consumerName, more = '') => server.metric(name, `consumer="${consumerName}"${more}`);
 
-test('rows are carried out in their order, and what cannot be is put aside with its reason', { timeout: 120_000 }, async () => {
+test('rows are carried out in their order, and what cannot be is put aside with its reason', LIMIT, async () => {
   const table = await outbox();
   await insert(table, 'publish', { channel: 'history:a', data: { n: 1 }, tags: { sport: 'chess' } });
   await insert(table, 'publish', JSON.stringify({ channel: 'history:a', data: { n: 2 } }));
@@ -71,15 +67,15 @@ test('rows are carried out in their order, and what cannot be is put aside with 
     assert.deepEqual(dead.map((line) => line.slice(0, 30)), [
       '3 publish 102: unknown channel', '4 publish the payload is not a '.slice(0, 30).padEnd(30, 'J'), '7 broadcast 102: unknown chann',
     ], dead.join('\n'));
-    assert.equal(await metric(server, 'consumer_commands_total', table, ',outcome="processed"'), 7);
-    assert.equal(await metric(server, 'consumer_commands_total', table, ',outcome="failed"'), 3);
-    assert.equal(await metric(server, 'consumer_commands_total', table, ',outcome="passed_over"'), 1);
+    for (const [outcome, count] of [['processed', 7], ['failed', 3], ['passed_over', 1]]) {
+      await until(async () => (await metric(server, 'consumer_commands_total', table, `,outcome="${outcome}"`)) === count, `${count} ${outcome}`);
+    }
   } finally {
     await server.stop();
   }
 });
 
-test('a notification wakes a partition, and rows that no consumer reads are counted', { timeout: 120_000 }, async () => {
+test('a notification wakes a partition, and rows that no consumer reads are counted', LIMIT, async () => {
   const table = await outbox();
   await postgres.sql(`CREATE FUNCTION ${table}_told() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN PERFORM pg_notify('${table}', NEW.partition::text); RETURN NULL; END $$;
@@ -88,20 +84,20 @@ test('a notification wakes a partition, and rows that no consumer reads are coun
   const more = { num_partitions: 2, partition_poll_interval: '1h', partition_notification_channel: table };
   const server = await Server.start({ change: { consumers: [consumer(table, more)] } });
   try {
-    await eventually(async () => (await metric(server, 'consumer_unread', table)) === 1, 'the row is counted', 60);
+    await until(async () => (await metric(server, 'consumer_unread', table)) === 1, 'the row is counted');
     assert.match(server.output, /rows are in partitions that nobody reads/);
     for (let n = 1; n <= 6; n++) {
       await insert(table, 'publish', { channel: 'history:a', data: n }, n % 2);
-      await eventually(async () => (await data(server, 'history:a')).length === n, `publication ${n}`, 60);
+      await until(async () => (await data(server, 'history:a')).length === n, `publication ${n}`);
     }
     // The consumer deletes a row after its publication.
-    await eventually(async () => (await waiting(table)) === 1, 'only the row that nobody reads waits', 60);
+    await until(async () => (await waiting(table)) === 1, 'only the row that nobody reads waits');
   } finally {
     await server.stop();
   }
 });
 
-test('a table that is not there yet, and a database that goes away, are waited for', { timeout: 240_000 }, async () => {
+test('a table that is not there yet, and a database that goes away, are waited for', LIMIT, async () => {
   const own = await Postgres.start();
   const settings = consumer('later');
   settings.postgresql.dsn = own.url;
@@ -111,14 +107,14 @@ test('a table that is not there yet, and a database that goes away, are waited f
     await own.sql(`CREATE TABLE later (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, partition integer NOT NULL DEFAULT 0)`);
     const add = (n) => own.sql(`INSERT INTO later (method, payload) VALUES ('publish', '{"channel": "history:a", "data": ${n}}')`);
     await add(1);
-    await eventually(async () => (await data(server, 'history:a')).length === 1, 'the first', 60);
+    await until(async () => (await data(server, 'history:a')).length === 1, 'the first');
     await own.kill();
-    await eventually(async () => (await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck?.[0] === 'later', 'it is told', 60);
+    await until(async () => (await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck?.[0] === 'later', 'it is told');
     await own.again();
     await add(2);
-    await eventually(async () => (await data(server, 'history:a')).length === 2, 'the second', 60);
+    await until(async () => (await data(server, 'history:a')).length === 2, 'the second');
     assert.deepEqual(await data(server, 'history:a'), [1, 2]);
-    await eventually(async () => !(await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck, 'it gets on', 60);
+    await until(async () => !(await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck, 'it gets on');
     assert.doesNotMatch(server.output, /postgres:\/\//, 'no address with a password is logged');
   } finally {
     await server.stop();
@@ -126,7 +122,7 @@ test('a table that is not there yet, and a database that goes away, are waited f
   }
 });
 
-test('the guide works as it is pasted', { timeout: 120_000 }, async () => {
+test('the guide works as it is pasted', LIMIT, async () => {
   const page = readFileSync(new URL('../../docs/guides/consumers.md', import.meta.url), 'utf8');
   const section = page.split(/^## /m).find((part) => part.startsWith('A table of PostgreSQL'));
   const [table, toml, insertion, trigger] = [...section.matchAll(/^```(?:sql|toml)\n([^]*?)^```$/gm)].map(([, text]) => text);
@@ -143,10 +139,10 @@ test('the guide works as it is pasted', { timeout: 120_000 }, async () => {
   };
   const server = await Server.start({ args });
   try {
-    await eventually(async () => (await data(server, 'news:live', 10)).length === 1, 'the publication', 60);
+    await until(async () => (await data(server, 'news:live', 10)).length === 1, 'the publication');
     await postgres.sql(trigger);
     await postgres.sql(insertion);
-    await eventually(async () => (await data(server, 'news:live', 10)).length === 2, 'the other one', 60);
+    await until(async () => (await data(server, 'news:live', 10)).length === 2, 'the other one');
     assert.deepEqual((await data(server, 'news:live', 10))[0], { order: 42, state: 'paid' });
   } finally {
     await server.stop();
@@ -159,7 +155,7 @@ const durable = (table, url, more) => ({
 });
 
 for (const [name, isSame] of [['exactly once into durable channels of the same database', true], ['once by their keys into another database', false]]) {
-  test(`through ${KILLS} kills of the node rows are published ${name}, in order`, { timeout: 120_000 + KILLS * 20_000 }, async () => {
+  test(`through ${KILLS} kills of the node rows are published ${name}, in order`, LIMIT, async () => {
     const table = await outbox();
     const directory = mkdtempSync(join(tmpdir(), 'consumers-'));
     const url = isSame ? postgres.url : `sqlite:${join(directory, 'primary.db')}`;
@@ -172,7 +168,7 @@ for (const [name, isSame] of [['exactly once into durable channels of the same d
         await insertNumbers(table, prefix, last + 1, last + 2_000);
         last += 2_000;
         const left = Math.floor(Math.random() * 1_900);
-        await eventually(async () => (await waiting(table)) <= left, 'some of it', 60);
+        await until(async () => (await waiting(table)) <= left, 'some of it');
         await server.stop('SIGKILL');
       }
       server = await Server.start({ change });
@@ -189,14 +185,14 @@ for (const [name, isSame] of [['exactly once into durable channels of the same d
   });
 }
 
-test('two nodes share the partitions, and a frozen one loses its own within seconds', { timeout: 240_000 }, async () => {
+test('two nodes share the partitions, and a frozen one loses its own within seconds', LIMIT, async () => {
   const table = await outbox();
   const prefix = `history:${table}_`;
   const change = durable(table, postgres.url, { partition_select_limit: 20, num_partitions: 5 });
   const servers = await Promise.all([Server.start({ change }), Server.start({ change })]);
   try {
     await insertNumbers(table, prefix, 1, 20_000, 5);
-    await eventually(async () => (await waiting(table)) < 18_000, 'some of it', 60);
+    await until(async () => (await waiting(table)) < 18_000, 'some of it');
     servers[0].process.kill('SIGSTOP');
     await isEmpty(table);
     await insertNumbers(table, prefix, 20_001, 21_000, 5);
@@ -215,7 +211,7 @@ test('two nodes share the partitions, and a frozen one loses its own within seco
   }
 });
 
-test('what may succeed later is tried again until it does, and nothing overtakes it', { timeout: 240_000 }, async () => {
+test('what may succeed later is tried again until it does, and nothing overtakes it', LIMIT, async () => {
   const [table, nats] = [await outbox(), await Nats.start()];
   const server = await Server.start({ change: {
     history: KEPT, cluster: { engine: 'nats', nats_url: [nats.url] }, consumers: [consumer(table)],
@@ -225,7 +221,7 @@ test('what may succeed later is tried again until it does, and nothing overtakes
     await isEmpty(table);
     await nats.kill();
     await insertNumbers(table, 'history:', 101, 200);
-    await eventually(async () => (await metric(server, 'consumer_commands_total', table, ',outcome="retried"')) >= 3, 'it is retried', 60);
+    await until(async () => (await metric(server, 'consumer_commands_total', table, ',outcome="retried"')) >= 3, 'it is retried');
     assert.equal(await waiting(table), 100);
     await nats.run();
     await isEmpty(table);
@@ -244,7 +240,7 @@ const streamConsumer = (nats, more = {}) => ({
   nats_jetstream: { url: nats.url, stream_name: 'NEWS', durable_consumer_name: 'touchline', deliver_policy: 'all', subjects: ['news.>'], ...more },
 });
 
-test('messages of a stream are carried out once, by method, by envelope and as data', { timeout: 240_000 }, async () => {
+test('messages of a stream are carried out once, by method, by envelope and as data', LIMIT, async () => {
   const nats = await Nats.start();
   const stream = await JetStream.connect(nats.port);
   await stream.create('NEWS', ['news.>', 'data.>', 'other.>']);
@@ -259,17 +255,17 @@ test('messages of a stream are carried out once, by method, by envelope and as d
   const asData = { ...streamConsumer(nats, { subjects: ['data.>'], durable_consumer_name: 'data', publication_data_mode: { enabled: true } }), name: 'data' };
   const server = await Server.start({ change: { consumers: [streamConsumer(nats), asData] } });
   try {
-    await eventually(async () => (await data(server, 'history:a')).length >= 4, 'four publications', 60);
+    await until(async () => (await data(server, 'history:a')).length >= 4, 'four publications');
     assert.deepEqual((await data(server, 'history:a')).sort(), [1, 2, 3.5, 4]);
     assert.deepEqual(await data(server, 'history:b'), [4]);
-    await eventually(async () => (await metric(server, 'consumer_commands_total', 'news', ',outcome="failed"')) === 2, 'the bad ones', 60);
-    await eventually(async () => (await metric(server, 'consumer_commands_total', 'data', ',outcome="failed"')) === 1, 'the bad one', 60);
-    await eventually(async () => (await stream.consumer('NEWS', 'touchline')).num_ack_pending === 0, 'all are acknowledged', 60);
+    await until(async () => (await metric(server, 'consumer_commands_total', 'news', ',outcome="failed"')) === 2, 'the bad ones');
+    await until(async () => (await metric(server, 'consumer_commands_total', 'data', ',outcome="failed"')) === 1, 'the bad one');
+    await until(async () => (await stream.consumer('NEWS', 'touchline')).num_ack_pending === 0, 'all are acknowledged');
     // A stream that is deleted and made again is read again.
     await stream.remove('NEWS');
     await stream.create('NEWS', ['news.>', 'data.>']);
     await stream.publish('news.a', JSON.stringify({ method: 'publish', payload: { channel: 'history:b', data: 8 } }));
-    await eventually(async () => (await data(server, 'history:b')).at(-1) === 8, 'the new stream', 120);
+    await until(async () => (await data(server, 'history:b')).at(-1) === 8, 'the new stream');
   } finally {
     await server.stop();
     stream.close();
@@ -277,7 +273,7 @@ test('messages of a stream are carried out once, by method, by envelope and as d
   }
 });
 
-test('NATS that is away, at the start or later, is waited for', { timeout: 240_000 }, async () => {
+test('NATS that is away, at the start or later, is waited for', LIMIT, async () => {
   const nats = await Nats.start();
   let stream = await JetStream.connect(nats.port);
   await stream.create('NEWS', ['news.>'], 'file');
@@ -286,16 +282,16 @@ test('NATS that is away, at the start or later, is waited for', { timeout: 240_0
   const server = await Server.start({ change: { consumers: [streamConsumer(nats)] } });
   const publish = async (n) => {
     stream = await JetStream.connect(nats.port);
-    await eventually(() => stream.publish('news.a', JSON.stringify({ method: 'publish', payload: { channel: 'history:a', data: n } })), 'JetStream', 60);
+    await until(() => stream.publish('news.a', JSON.stringify({ method: 'publish', payload: { channel: 'history:a', data: n } })), 'JetStream');
     stream.close();
-    await eventually(async () => (await data(server, 'history:a')).length === n, `publication ${n}`, 120);
+    await until(async () => (await data(server, 'history:a')).length === n, `publication ${n}`);
   };
   try {
     await server.until(() => /a consumer waits: connecting to NATS/.test(server.output));
     await nats.run();
     await publish(1);
     await nats.kill('SIGTERM');
-    await server.until(async () => (await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck?.[0] === 'news', 120);
+    await server.until(async () => (await (await fetch(`${server.http}/readyz`)).json()).consumers_stuck?.[0] === 'news');
     await nats.run();
     await publish(2);
     assert.deepEqual(await data(server, 'history:a'), [1, 2]);
@@ -305,7 +301,7 @@ test('NATS that is away, at the start or later, is waited for', { timeout: 240_0
   }
 });
 
-test(`through ${KILLS} kills of the node no message of a stream is lost or published twice`, { timeout: 120_000 + KILLS * 60_000 }, async () => {
+test(`through ${KILLS} kills of the node no message of a stream is lost or published twice`, LIMIT, async () => {
   const [nats, table] = [await Nats.start(), await outbox()];
   const stream = await JetStream.connect(nats.port);
   await stream.create('NEWS', ['news.>']);
@@ -320,12 +316,12 @@ test(`through ${KILLS} kills of the node no message of a stream is lost or publi
       }
       last += 200;
       const least = last - 1 - Math.floor(Math.random() * 190);
-      await eventually(async () => (await stored()) >= least, 'some of it', 120);
+      await until(async () => (await stored()) >= least, 'some of it');
       await server.stop('SIGKILL');
     }
     server = await Server.start({ change });
-    await eventually(async () => (await stored()) >= last, 'all of it', 120);
-    await eventually(async () => (await stream.consumer('NEWS', 'touchline')).num_ack_pending === 0, 'all are acknowledged', 120);
+    await until(async () => (await stored()) >= last, 'all of it');
+    await until(async () => (await stream.consumer('NEWS', 'touchline')).num_ack_pending === 0, 'all are acknowledged');
     for (let channel = 0; channel < 5; channel++) {
       const found = await data(server, `${prefix}${channel}`);
       assert.deepEqual(found.toSorted((a, b) => a - b), numbers(channel, last));
@@ -337,7 +333,7 @@ test(`through ${KILLS} kills of the node no message of a stream is lost or publi
   }
 });
 
-test('a consumer that cannot be had stops the start, and says why', { timeout: 60_000 }, async () => {
+test('a consumer that cannot be had stops the start, and says why', LIMIT, async () => {
   for (const [change, why] of [
     [{ name: 'a_b', type: 'kafka' }, /consumers\[a_b\]\.type: expected one of "", "postgresql", "nats_jetstream", found "kafka", which is not supported/],
     [{ name: 'a_b' }, /consumers\[a_b\]\.type: missing/],

@@ -8,6 +8,7 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
@@ -43,7 +44,7 @@ class Terminal {
     for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said.text += data));
     program.once('exit', (code) => (said.code = code));
     said.has = async (pattern) => {
-      for (const end = Date.now() + 60_000; !said.text.match(pattern) && said.code === undefined && Date.now() < end; ) await sleep(20);
+      await until(() => said.text.match(pattern) || said.code !== undefined, () => `${pattern} in ${said.text}`);
       assert.match(said.text, pattern);
     };
     this.running.push(program);
@@ -79,14 +80,14 @@ describe('the page about your application, as it is pasted', () => {
     assert.equal(statSync(join(terminal.directory, 'touchline.toml')).mode & 0o777, 0o600);
   });
 
-  test('one terminal follows what another one publishes', { timeout: 120_000 }, async () => {
+  test('one terminal follows what another one publishes', LIMIT, async () => {
     const watching = terminal.start(watch.text);
     await watching.has(/watching news:live/);
     assert.match(terminal.run(publish.text), /"offset":/);
     await watching.has(/\{"headline":"Kick-off"\}/);
   });
 
-  test('the page gets it with the token of a backend in Node or in Python, and only from its own origin', { timeout: 120_000 }, async () => {
+  test('the page gets it with the token of a backend in Node or in Python, and only from its own origin', LIMIT, async () => {
     const secret = terminal.run('cat touchline.toml').match(/hmac_secret_key = "(.*)"/)[1];
     const module = join(terminal.directory, 'token.mjs');
     writeFileSync(module, node.text);
@@ -105,9 +106,9 @@ describe('the page about your application, as it is pasted', () => {
       assert.match(terminal.run(`touchline token --check '${token}' --config touchline.toml`), /good: user "42"/, name);
       shown = [];
       const live = await open('http://localhost:3000', token);
-      await live.getSubscription('news:live').ready(30_000);
+      await live.getSubscription('news:live').ready(PATIENCE);
       terminal.run(publish.text);
-      for (const end = Date.now() + 30_000; shown.length === 0 && Date.now() < end; ) await sleep(20);
+      await until(() => shown.length > 0);
       assert.deepEqual(shown[0], { headline: 'Kick-off' }, name);
       live.disconnect();
     }
@@ -122,7 +123,7 @@ describe('three machines, as they are pasted', () => {
   const terminals = [];
   after(() => terminals.forEach((terminal) => terminal.end()));
 
-  test('three NATS servers and three nodes are one cluster', { timeout: 180_000 }, async () => {
+  test('three NATS servers and three nodes are one cluster', LIMIT, async () => {
     const [client, route] = [await freePort(), await freePort()];
     // Machines are addresses of this one.
     const address = (n) => `127.77.${process.pid % 250}.${n}`;
@@ -140,8 +141,7 @@ describe('three machines, as they are pasted', () => {
     const nodes = terminals.map((terminal, index) => terminal.start(here(serve.text, index + 1)));
     for (const [index, port] of ports.entries()) {
       const ready = async () => (await fetch(`http://127.0.0.1:${port}/health`).catch(() => ({}))).ok;
-      for (const end = Date.now() + 90_000; !(await ready()) && Date.now() < end; ) await sleep(100);
-      assert.ok(await ready(), `${servers[index].text}\n${nodes[index].text}`);
+      await until(ready, () => `${servers[index].text}\n${nodes[index].text}`);
     }
     const published = terminals[0].run(`touchline publish --config touchline.toml news:live '"to all"'`);
     assert.match(published, /"offset":/);
@@ -152,14 +152,14 @@ describe('three machines, as they are pasted', () => {
   });
 });
 
-test('a node that does not reach NATS says once where and why', { timeout: 120_000 }, async () => {
+test('a node that does not reach NATS says once where and why', LIMIT, async () => {
   const [port, nats] = [await freePort(), await freePort()];
   const terminal = new Terminal({ TOUCHLINE_HTTP_SERVER_PORT: `${port}` });
   try {
     terminal.run(`touchline genconfig --output touchline.toml; printf '\\n[cluster]\\nengine = "nats"\\nnats_url = ["nats://me:s3cret@127.0.0.1:${nats}"]\\n' >> touchline.toml`);
     const node = terminal.start('touchline serve --config touchline.toml');
     await node.has(new RegExp(`NATS can't be reached \\(127\\.0\\.0\\.1:${nats}: Connection refused`));
-    // Long enough for many tries.
+    // waits: for many attempts, which the log does not show.
     await sleep(3_000);
     const lines = node.text.split('\n').filter((line) => line.includes('NATS') || line.includes('nats'));
     assert.equal(lines.filter((line) => line.includes("NATS can't be reached")).length, 1, node.text);
@@ -170,7 +170,7 @@ test('a node that does not reach NATS says once where and why', { timeout: 120_0
   }
 });
 
-test('the blocks of a page about a proxy are whole files', { timeout: 60_000 }, () => {
+test('the blocks of a page about a proxy are whole files', LIMIT, () => {
   const [nginx] = blocks('docs/guides/proxy.md', 'nginx');
   const terminal = new Terminal();
   try {
@@ -186,7 +186,7 @@ test('the blocks of a page about a proxy are whole files', { timeout: 60_000 }, 
   }
 });
 
-test('./x test says what it lacks before it installs or compiles anything', { timeout: 60_000 }, () => {
+test('./x test says what it lacks before it installs or compiles anything', LIMIT, () => {
   assert.match(page('README.md'), /^\.\/x test /m);
   const terminal = new Terminal();
   const stub = (name, text) => writeFileSync(join(terminal.directory, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
-import { eventually } from './registry.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { freePort, Server } from './server.mjs';
 
 const CHANNEL = 'history:kept';
@@ -32,7 +32,7 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-test('a client recovers what it missed while the server was dead, and a late one finds it all', { timeout: 180_000 }, async () => {
+test('a client recovers what it missed while the server was dead, and a late one finds it all', LIMIT, async () => {
   const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 200 });
   const subscription = client.newSubscription(CHANNEL);
   const [seen, contexts] = [[], []];
@@ -40,24 +40,24 @@ test('a client recovers what it missed while the server was dead, and a late one
   subscription.on('subscribed', (context) => contexts.push(context));
   subscription.subscribe();
   client.connect();
-  await subscription.ready(30_000);
+  await subscription.ready(PATIENCE);
   const first = await publish(1);
   await publish(2, { idempotency_key: 'two' });
-  await eventually(() => seen.length === 2, 'two publications');
+  await until(() => seen.length === 2, 'two publications');
   await server.stop('SIGKILL');
   await start();
   const again = await publish('never', { idempotency_key: 'two' });
   assert.deepEqual([again.offset, life(again.epoch)], [2, life(first.epoch)]);
   assert.notEqual(again.epoch, first.epoch, 'another run');
   await publish(3);
-  await eventually(() => seen.length === 3, 'the third', 60);
+  await until(() => seen.length === 3, 'the third');
   assert.deepEqual(seen, [[1, 1], [2, 2], [3, 3]]);
   assert.ok(contexts.at(-1).wasRecovering && contexts.at(-1).recovered);
   // A recovered reply names the new run. The SDK continues from the new run.
   assert.equal(contexts.at(-1).streamPosition.epoch, again.epoch);
   await server.stop('SIGKILL');
   await start();
-  await eventually(() => contexts.length >= 3, 'the client to be back', 60);
+  await until(() => contexts.length >= 3, 'the client to be back');
   assert.ok(contexts.at(-1).recovered, 'from a position of the second run');
   const { publications, offset } = await subscription.history({ limit: 10 });
   assert.deepEqual([publications.map(({ data }) => data), offset], [[1, 2, 3], 3]);
@@ -68,15 +68,15 @@ test('a client recovers what it missed while the server was dead, and a late one
   whole.on('publication', ({ data }) => recovered.push(data));
   whole.subscribe();
   late.connect();
-  await eventually(() => recovered.length === 3, 'all that was ever published');
+  await until(() => recovered.length === 3, 'all that was ever published');
   assert.deepEqual(recovered, [1, 2, 3]);
   late.disconnect();
 });
 
-test('a history that is removed stays removed, and the position goes on', { timeout: 180_000 }, async () => {
+test('a history that is removed stays removed, and the position goes on', LIMIT, async () => {
   const { offset, epoch } = await publish('before');
   await server.api('history_remove', { channel: CHANNEL });
-  await eventually(async () => (await server.api('history', { channel: CHANNEL, limit: 10 })).result.publications.length === 0, 'an empty history');
+  await until(async () => (await server.api('history', { channel: CHANNEL, limit: 10 })).result.publications.length === 0, 'an empty history');
   await server.stop();
   await start();
   const { publications, ...position } = (await server.api('history', { channel: CHANNEL, limit: 10 })).result;
@@ -85,7 +85,7 @@ test('a history that is removed stays removed, and the position goes on', { time
   assert.deepEqual([behind.offset, life(behind.epoch)], [offset + 1, life(epoch)]);
 });
 
-test('only a client that saw more than a restored backup has gets another epoch', { timeout: 180_000 }, async () => {
+test('only a client that saw more than a restored backup has gets another epoch', LIMIT, async () => {
   const files = ['primary.db', 'primary.db-wal'].map((name) => join(directory, name));
   const { offset, epoch } = await publish('in the backup');
   // No client publishes during the copy, so a copy of both files is a backup.
@@ -117,11 +117,4 @@ test('only a client that saw more than a restored backup has gets another epoch'
   assert.deepEqual(await recover({ offset, epoch }), [true, all], 'a client that saw nothing of what is lost');
   for (const seen of lost) assert.deepEqual(await recover(seen), [false, []], `a client at ${seen.offset}`);
   assert.deepEqual(await recover(kept[1]), [true, all.slice(2)], 'a client of the new run');
-});
-
-test('the store is in the metrics', { timeout: 120_000 }, async () => {
-  await publish('counted');
-  const text = await (await fetch(`${server.http}/metrics`)).text();
-  assert.match(text, /touchline_store_publications_total [1-9]/);
-  assert.match(text, /touchline_store_healthy 1/);
 });

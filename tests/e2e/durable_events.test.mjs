@@ -8,8 +8,8 @@ import { after, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Nats } from './nats.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { Postgres } from './postgres.mjs';
-import { eventually } from './registry.mjs';
 import { Server, token } from './server.mjs';
 
 const TYPES = ['connected', 'disconnected', 'occupied', 'vacated', 'user_online', 'user_offline'];
@@ -64,15 +64,15 @@ async function subscribed(node, user, channel) {
   const { client: id } = await connected;
   const subscription = client.newSubscription(channel);
   subscription.subscribe();
-  await subscription.ready(30_000);
+  await subscription.ready(PATIENCE);
   return id;
 }
 
 describe('durable events', () => {
-  test('one of three nodes is killed, and the end of each of its clients is one event', { timeout: 240_000 }, async () => {
+  test('one of three nodes is killed, and the end of each of its clients is one event', LIMIT, async () => {
     const [postgres, nats, receiver] = [await Postgres.start(), await Nats.start(), await Receiver.start()];
     const change = {
-      cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '1500ms' },
+      cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '5s' },
       store: { primary: { url: postgres.url } },
       events: receiver.events,
     };
@@ -80,10 +80,10 @@ describe('durable events', () => {
     const gone = [];
     for (let n = 0; n < 20; n++) gone.push(await subscribed(nodes[0], `only-${n}`, `alone:${n}`.replace(':', '-')));
     const shared = [await subscribed(nodes[0], 'ann', 'both'), await subscribed(nodes[1], 'ann', 'both')];
-    await eventually(() => [...gone, ...shared].every((id) => receiver.of('client.connected', id).length === 1), 'all are told as connected', 60);
+    await until(() => [...gone, ...shared].every((id) => receiver.of('client.connected', id).length === 1), 'all are told as connected');
     nodes[0].process.kill('SIGKILL');
-    await eventually(() => gone.every((_, n) => receiver.of('user.offline', `only-${n}`).length && receiver.of('channel.vacated', `alone-${n}`).length), 'all are told as gone', 60);
-    await eventually(() => receiver.of('client.disconnected', shared[0]).length, 'the last one', 60);
+    await until(() => gone.every((_, n) => receiver.of('user.offline', `only-${n}`).length && receiver.of('channel.vacated', `alone-${n}`).length), 'all are told as gone');
+    await until(() => receiver.of('client.disconnected', shared[0]).length, 'the last one');
     for (const [n, id] of gone.entries()) {
       const [end, ...more] = receiver.of('client.disconnected', id);
       assert.deepEqual([end.data.cause, end.data.reason, more], ['node_down', 'node_lost', []]);
@@ -93,7 +93,7 @@ describe('durable events', () => {
     assert.equal(receiver.of('client.disconnected', shared[1]).length, 0);
     assert.deepEqual([receiver.of('user.offline', 'ann'), receiver.of('channel.vacated', 'both')], [[], []]);
     // The rows of the dead node are deleted, and no event waits.
-    await eventually(async () => (await postgres.sql('SELECT count(*) FROM touchline.event_outbox')) === '0', 'all are delivered', 60);
+    await until(async () => (await postgres.sql('SELECT count(*) FROM touchline.event_outbox')) === '0', 'all are delivered');
     assert.equal(await postgres.sql('SELECT count(DISTINCT node) FROM touchline.event_node'), '2');
     receiver.check();
     for (const node of nodes.slice(1)) await node.stop();
@@ -102,20 +102,19 @@ describe('durable events', () => {
     receiver.stop();
   });
 
-  test('a frozen node counts as gone, and its clients are reported again when it is back', { timeout: 240_000 }, async () => {
+  test('a frozen node counts as gone, and its clients are reported again when it is back', LIMIT, async () => {
     const [postgres, nats, receiver] = [await Postgres.start(), await Nats.start(), await Receiver.start()];
     const change = {
-      cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '1500ms' },
+      cluster: { engine: 'nats', name: 'events', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '5s' },
       store: { primary: { url: postgres.url } },
       events: receiver.events,
     };
     const nodes = await Promise.all([0, 1].map(() => Server.start({ change })));
     const id = await subscribed(nodes[1], 'bob', 'alone');
     const shared = [await subscribed(nodes[0], 'ann', 'both'), await subscribed(nodes[1], 'ann', 'both')];
-    await eventually(() => [id, ...shared].every((one) => receiver.of('client.connected', one).length === 1), 'all are told as connected', 60);
+    await until(() => [id, ...shared].every((one) => receiver.of('client.connected', one).length === 1), 'all are told as connected');
     nodes[1].process.kill('SIGSTOP');
-    await new Promise((resolve) => setTimeout(resolve, 15_000));
-    await eventually(() => receiver.of('user.offline', 'bob').length && receiver.of('channel.vacated', 'alone').length, 'its users are told as gone', 60);
+    await until(() => receiver.of('user.offline', 'bob').length && receiver.of('channel.vacated', 'alone').length, 'its users are told as gone');
     nodes[1].process.kill('SIGCONT');
     // If a client stayed connected, the backend gets a new event for it. If not, the backend gets its end. In both cases the last event is
     // right.
@@ -124,10 +123,10 @@ describe('durable events', () => {
       return result.statuses[0].is_online === true;
     };
     const last = (user) => receiver.sent.filter(({ partitionkey, generation }) => generation && partitionkey === `user:${user}`).at(-1)?.type === 'io.touchline.user.online';
-    await eventually(async () => (await postgres.sql('SELECT count(DISTINCT node) FROM touchline.event_node WHERE lease_until_ms > touchline.now_ms()')) === '2', 'it is back', 60);
-    await eventually(async () => last('bob') === await online('bob') && last('ann') === await online('ann'), 'the last word is the truth', 60);
+    await until(async () => (await postgres.sql('SELECT count(DISTINCT node) FROM touchline.event_node WHERE lease_until_ms > touchline.now_ms()')) === '2', 'it is back');
+    await until(async () => last('bob') === await online('bob') && last('ann') === await online('ann'), 'the last word is the truth');
     assert.deepEqual([receiver.of('user.offline', 'ann'), receiver.of('channel.vacated', 'both')], [[], []]);
-    await eventually(async () => (await postgres.sql('SELECT count(*) FROM touchline.event_outbox')) === '0', 'all are delivered', 60);
+    await until(async () => (await postgres.sql('SELECT count(*) FROM touchline.event_outbox')) === '0', 'all are delivered');
     receiver.check();
     for (const node of nodes) await node.stop();
     await nats.stop();
@@ -135,20 +134,20 @@ describe('durable events', () => {
     receiver.stop();
   });
 
-  test('a node that is killed closes its earlier life when it starts again', { timeout: 120_000 }, async () => {
+  test('a node that is killed closes its earlier life when it starts again', LIMIT, async () => {
     const receiver = await Receiver.start();
     const directory = mkdtempSync(join(tmpdir(), 'events-'));
     const change = { store: { primary: { url: `sqlite:${join(directory, 'primary.db')}` } }, events: receiver.events };
     let node = await Server.start({ change });
     const id = await subscribed(node, 'ann', 'news');
-    await eventually(() => receiver.of('client.connected', id).length && receiver.of('user.online', 'ann').length, 'it is told', 60);
+    await until(() => receiver.of('client.connected', id).length && receiver.of('user.online', 'ann').length, 'it is told');
     node.process.kill('SIGKILL');
     await node.exit;
     node = await Server.start({ change });
-    await eventually(() => receiver.of('client.disconnected', id).length, 'the end is told', 60);
+    await until(() => receiver.of('client.disconnected', id).length, 'the end is told');
     assert.deepEqual(receiver.of('client.disconnected', id).map(({ data }) => data.cause), ['restart']);
     const back = await subscribed(node, 'ann', 'news');
-    await eventually(() => receiver.of('client.connected', back).length, 'it is told', 60);
+    await until(() => receiver.of('client.connected', back).length, 'it is told');
     assert.deepEqual([receiver.of('user.online', 'ann').length, receiver.of('user.offline', 'ann').length], [1, 0]);
     receiver.check();
     await node.stop();

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
-import { until } from './hooks.mjs';
+import { PATIENCE, until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
@@ -31,7 +31,7 @@ describe('the example of a program with the server in it', () => {
     room.on('publication', ({ data }) => heard.push(data));
     room.subscribe();
     ann.connect();
-    await room.ready(60_000);
+    await room.ready(PATIENCE);
     await room.publish('hello');
     await until(() => heard.length > 0, () => 'a publication');
     program.stdin.write('we close soon\n');

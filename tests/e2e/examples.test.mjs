@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LIMIT, until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort, Server } from './server.mjs';
 
@@ -14,7 +15,7 @@ describe('examples', () => {
   const programs = [];
   before(async () => {
     port = await freePort();
-    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port }, client: { ping_interval: '1s', pong_timeout: '500ms' } } });
+    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port }, client: { ping_interval: '2s', pong_timeout: '1900ms' } } }); // short: the devices must answer pings in a test.
   });
   after(async () => {
     for (const program of programs) program.kill();
@@ -26,29 +27,26 @@ describe('examples', () => {
     const said = { text: '', end: new Promise((resolve) => program.once('exit', resolve)) };
     for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said.text += data));
     said.has = async (text) => {
-      for (const end = Date.now() + 30_000; !said.text.includes(text) && Date.now() < end; ) await sleep(20);
-      assert.ok(said.text.includes(text), `${text} in ${said.text}`);
+      await until(() => said.text.includes(text), () => `${text} in ${said.text}`);
     };
     return said;
   };
 
-  test('two devices, one in bash and one in Python, hear each other and the backend', { timeout: 120_000 }, async () => {
+  test('two devices, one in bash and one in Python, hear each other and the backend', LIMIT, async () => {
     const shell = run(example('device/device.sh'), '127.0.0.1', `${port}`, 'history:lamp');
-    for (const end = Date.now() + 30_000; Date.now() < end; await sleep(20)) {
-      if ((await server.api('channels')).result.channels['history:lamp']) break;
-    }
+    await until(async () => (await server.api('channels')).result.channels['history:lamp']);
     const python = run('python3', example('device/device.py'), '127.0.0.1', `${port}`, 'history:lamp');
     await python.has('subscribed');
     await shell.has('"temperature": 21.5');
     await python.has('"humidity":');
-    // This is longer than a ping and the time for its answer.
-    await sleep(2_000);
+    // waits: longer than a ping and the time for its answer. The server ends a device that does not answer.
+    await sleep(4_500);
     await server.api('publish', { channel: 'history:lamp', data: { on: true } });
     await python.has('{"on": true}');
     await shell.has('{"on":true}');
   });
 
-  test('a device in Python comes back when the server does, and ends when it is refused', { timeout: 120_000 }, async () => {
+  test('a device in Python comes back when the server does, and ends when it is refused', LIMIT, async () => {
     const [own, lines] = [await freePort(), await freePort()];
     const change = { tcp: { enabled: true, address: '127.0.0.1', port: lines } };
     let other = await Server.start({ change, port: own });
@@ -67,20 +65,18 @@ describe('examples', () => {
     assert.equal(await other.stop(), 0);
   });
 
-  test('a device without a valid token gets the reason', { timeout: 120_000 }, async () => {
+  test('a device without a valid token gets the reason', LIMIT, async () => {
     await run(example('device/device.sh'), '127.0.0.1', `${port}`, 'history:lamp', 'forged').has('invalid token');
   });
 
-  test('curl follows a channel from a terminal', { timeout: 120_000 }, async () => {
+  test('curl follows a channel from a terminal', LIMIT, async () => {
     const terminal = run(example('curl/watch.sh'), server.http, 'history:match');
-    for (const end = Date.now() + 30_000; Date.now() < end; await sleep(20)) {
-      if ((await server.api('channels')).result.channels['history:match']) break;
-    }
+    await until(async () => (await server.api('channels')).result.channels['history:match']);
     await server.api('publish', { channel: 'history:match', data: { goal: 'Roma' } });
     await terminal.has('{"goal":"Roma"}');
   });
 
-  test('curl says what goes wrong, and fails', { timeout: 120_000 }, async () => {
+  test('curl says what goes wrong, and fails', LIMIT, async () => {
     const nobody = run(example('curl/watch.sh'), `http://127.0.0.1:${await freePort()}`, 'history:match');
     assert.equal(await nobody.end, 1);
     assert.match(nobody.text, /Failed to connect|Couldn't connect/);
@@ -92,7 +88,7 @@ describe('examples', () => {
     assert.match(wrong.text, /404/);
   });
 
-  test('a cluster reports that it builds, and uses the given program', { timeout: 120_000 }, async () => {
+  test('a cluster reports that it builds, and uses the given program', LIMIT, async () => {
     const text = readFileSync(example('cluster/run'), 'utf8');
     assert.doesNotMatch(text, /--quiet$/m);
     assert.match(text, /CARGO_TARGET_DIR/);
@@ -102,7 +98,7 @@ describe('examples', () => {
     await cluster.end;
   });
 
-  test("the device's configuration is good", { timeout: 120_000 }, async () => {
+  test("the device's configuration is good", LIMIT, async () => {
     const secrets = { TOUCHLINE_HTTP_API_KEY: 'a-key-that-is-long-enough', TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY: 'a-secret-of-thirty-two-bytes-or-so' };
     const words = Object.entries(secrets).map((secret) => secret.join('='));
     const check = async (file) => {

@@ -1,12 +1,11 @@
 // Parts that the tests of hooks share: backends whose answers a test decides, and clients over every transport.
-import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge as Json } from 'centrifuge';
 import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
+import { PATIENCE, until } from './patience.mjs';
 import { withJsonPayloads } from './payloads.mjs';
 import { freePort, Server } from './server.mjs';
 
@@ -18,11 +17,6 @@ export const SDK_WAYS = [
   ['HTTP streaming, Protobuf', Protobuf, 'http_stream'],
   ['server-sent events', Json, 'sse'],
 ];
-
-export async function until(condition, what, seconds = 60) {
-  for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(20)) if (await condition()) return;
-  assert.fail(`this did not come: ${what()}`);
-}
 
 /** A list of values in order of arrival. */
 export class Heard {
@@ -49,7 +43,7 @@ export function sdkClient(server, [, Client, transport], { headers = {}, emulate
   const endpoint = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
   const client = withJsonPayloads(new Client([{ transport, endpoint }], {
     ...over(headers), readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`,
-    minReconnectDelay: 100, maxReconnectDelay: 500, timeout: 60_000, ...(emulated && { headers: emulated }), ...options,
+    minReconnectDelay: 100, maxReconnectDelay: 500, timeout: PATIENCE, ...(emulated && { headers: emulated }), ...options,
   }));
   const heard = new Heard();
   for (const name of ['connecting', 'connected', 'disconnected', 'publication']) client.on(name, (context) => heard.all.push({ ...context, name }));
@@ -155,6 +149,7 @@ export function withHooks(backend, more = {}) {
   const proxy = (path) => ({ endpoint: backend.url(path), timeout: '20s', ...more.all, ...more[path] });
   return {
     client: {
+      // short: what expires must end in a test. The SDK in the same process answers the pings, so it stalls with the test.
       allow_anonymous_connect_without_token: false, expired_close_delay: '1s', expired_sub_close_delay: '1s', ping_interval: '2s', pong_timeout: '1900ms',
       proxy: { connect: { enabled: true, ...proxy('/connect') }, refresh: { enabled: true, ...proxy('/refresh') } },
     },
@@ -184,7 +179,6 @@ export async function serverFor(t, decide, more = {}, change = {}) {
 
 /** The number of calls of a hook with an outcome. */
 export async function calls(server, hook, outcome) {
-  const text = await (await fetch(`${server.http}/metrics`)).text();
-  const found = text.match(new RegExp(`^touchline_hook_calls_total\\{(?=[^}]*hook="${hook}")(?=[^}]*outcome="${outcome}")[^}]*\\} (\\d+)`, 'm'));
+  const found = (await server.metrics()).match(new RegExp(`^touchline_hook_calls_total\\{(?=[^}]*hook="${hook}")(?=[^}]*outcome="${outcome}")[^}]*\\} (\\d+)`, 'm'));
   return Number(found?.[1] ?? 0);
 }

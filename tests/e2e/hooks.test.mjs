@@ -6,14 +6,14 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { calls, lines, ONE_WAY, SDK_WAYS, sdkClient, serverFor, subscribe, until } from './hooks.mjs';
+import { calls, lines, ONE_WAY, SDK_WAYS, sdkClient, serverFor, subscribe } from './hooks.mjs';
+import { LIMIT, until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort, KEY, Server, token } from './server.mjs';
 
 const root = new URL('../../', import.meta.url).pathname;
 const example = (path) => join(root, 'examples/hooks', path);
 const cookie = (user) => ({ cookie: `theme=dark; sid=${user}-secret` });
-const timeout = 180_000;
 
 /** The example: its backend in one of the languages, and a server with its configuration. */
 class Example {
@@ -59,11 +59,12 @@ describe('the example of hooks', { concurrency: 4 }, () => {
     Go: [join(directory, 'backend')],
   };
 
-  for (const [at, [language, words]] of Object.entries(backends).entries()) {
-    // A backend does not see the transport: without TOUCHLINE_FULL each transport has one of the languages.
-    const ways = SDK_WAYS.filter((_, number) => process.env.TOUCHLINE_FULL || number % 3 === at);
-    for (const way of ways) describe(`in ${language}, over ${way[0]}`, { concurrency: 1 }, () => chat(() => Example.start(words, directory, 2), way));
-    describe(`in ${language}, without an SDK`, { concurrency: 1 }, () => plain(() => Example.start(words, directory, 2)));
+  // A backend does not see the transport, so each language and each transport is in one pair. TOUCHLINE_FULL=1 runs all pairs.
+  const isChosen = (n, of) => process.env.TOUCHLINE_FULL || n % Object.keys(backends).length === of;
+  for (const [of, [language, words]] of Object.entries(backends).entries()) {
+    const start = () => Example.start(words, directory, 2);
+    for (const [n, way] of SDK_WAYS.entries()) if (isChosen(n, of)) describe(`in ${language}, over ${way[0]}`, { concurrency: 1 }, () => chat(start, way));
+    if (isChosen(0, of)) describe(`in ${language}, without an SDK`, { concurrency: 1 }, () => plain(start));
   }
 });
 
@@ -85,7 +86,7 @@ function chat(start, way) {
     await started.stop();
   });
 
-  test('a cookie identifies the client, and the answer sets its permissions', { timeout }, async () => {
+  test('a cookie identifies the client, and the answer sets its permissions', LIMIT, async () => {
     const { data, client: id } = await ada.until('connected');
     assert.deepEqual(data.rooms.toSorted(), ['chat:board', 'chat:team']);
     assert.deepEqual((await bob.until('connected')).data.rooms, ['chat:team']);
@@ -95,7 +96,7 @@ function chat(start, way) {
     assert.match(id, /^[0-9a-f-]{36}$/);
   });
 
-  test('a client without a cookie sends a field in the connect command', { timeout }, async () => {
+  test('a client without a cookie sends a field in the connect command', LIMIT, async () => {
     const claimed = client({ emulated: { Authorization: 'Bearer cid-secret' } });
     assert.deepEqual((await claimed.until('connected')).data.rooms, ['chat:team']);
     claimed.disconnect();
@@ -104,14 +105,14 @@ function chat(start, way) {
     both.disconnect();
   });
 
-  test('an unknown client is refused with the number of the backend', { timeout }, async () => {
+  test('an unknown client is refused with the number of the backend', LIMIT, async () => {
     for (const options of [{ headers: cookie('eve') }, {}, { emulated: { Authorization: 'Bearer eve-secret' } }]) {
       const { code, reason } = await client(options).until('disconnected');
       assert.deepEqual([code, reason], [401, 'log in first']);
     }
   });
 
-  test('the backend decides about subscribes and publications', { timeout }, async () => {
+  test('the backend decides about subscribes and publications', LIMIT, async () => {
     const [room, other] = [subscribe(ada, 'chat:team'), subscribe(bob, 'chat:team')];
     await Promise.all([room.until('subscribed'), other.until('subscribed')]);
     await other.publish({ text: 'hello', author: 'Ada' });
@@ -126,15 +127,16 @@ function chat(start, way) {
     assert.deepEqual(publications.map(({ data }) => data.text), ['hello'], 'what was refused was not published');
   });
 
-  test('the backend answers an RPC, or refuses it', { timeout }, async () => {
+  test('the backend answers an RPC, or refuses it', LIMIT, async () => {
     assert.deepEqual((await ada.rpc('price', { of: 'tea' })).data, { price: '2.40' });
     await assert.rejects(ada.rpc('price', { of: 'coal' }), { code: 404, message: 'not sold here' });
     await assert.rejects(ada.rpc('constructor', {}), { code: 404, message: 'no such method' });
   });
 
-  test('what expires is prolonged, and the client notices nothing', { timeout }, async () => {
+  test('what expires is prolonged, and the client notices nothing', LIMIT, async () => {
     for (const hook of ['refresh', 'sub_refresh']) {
       const { server } = started;
+      // once: the count before.
       const asked = await calls(server, hook, 'answered');
       await until(async () => (await calls(server, hook, 'answered')) >= asked + 4, () => `${hook} is asked again`);
     }
@@ -143,16 +145,16 @@ function chat(start, way) {
     assert.deepEqual(room, ['subscribing', 'subscribed', 'publication']);
   });
 
-  test('a subscription that the backend does not prolong ends', { timeout }, async () => {
+  test('a subscription that the backend does not prolong ends', LIMIT, async () => {
     const room = bob.getSubscription('chat:team');
     assert.ok(await bob.rpc('leave', { channel: 'chat:team' }));
-    await room.until('subscribing', 2501);
+    await room.until('subscribing');
     const { code } = await room.until('unsubscribed');
     assert.equal(code, 403, 'the SDK asks again, and is refused');
     assert.equal(bob.state, 'connected');
   });
 
-  test('a disconnect of 4000 to 4499 brings the client back, one of 4500 to 4999 does not', { timeout }, async () => {
+  test('a disconnect of 4000 to 4499 brings the client back, one of 4500 to 4999 does not', LIMIT, async () => {
     const from = ada.heard.all.length;
     ada.rpc('reload', {}).catch(() => {});
     assert.equal((await ada.heard.first(({ name }) => name === 'connecting', from)).reason, 'something has changed');
@@ -177,12 +179,13 @@ function plain(start) {
   after(() => started.stop());
 
   for (const [transport, open] of Object.entries(ONE_WAY)) {
-    test(`${transport}: the answer of the backend alone says what it hears, for as long as the backend says`, { timeout }, async () => {
+    test(`${transport}: the answer of the backend alone says what it hears, for as long as the backend says`, LIMIT, async () => {
       const { server } = started;
       const { heard, close } = open(server, { subs: { 'chat:team': {} } }, cookie('ada'));
       const { connect } = await heard.first((message) => message.connect);
       assert.deepEqual(Object.keys(connect.subs), ['news'], 'not what it wishes');
       assert.equal(connect.ttl, undefined, 'it need not refresh anything');
+      // once: the count before.
       const asked = await calls(server, 'refresh', 'answered');
       await until(async () => (await calls(server, 'refresh', 'answered')) >= asked + 2, () => 'it is asked again');
       await server.api('publish', { channel: 'news', data: { by: transport } });
@@ -193,7 +196,7 @@ function plain(start) {
     });
   }
 
-  test('lines over TCP: what it claims when it connects is all that the backend knows', { timeout }, async () => {
+  test('lines over TCP: what it claims when it connects is all that the backend knows', LIMIT, async () => {
     const device = lines(started.tcp);
     const { connect } = await device.ask({ id: 1, connect: { headers: { authorization: 'Bearer cid-secret', cookie: 'sid=ada-secret' } } });
     assert.deepEqual(connect.data.rooms, ['chat:team']);
@@ -233,7 +236,7 @@ describe('header fields', { concurrency: 2 }, () => {
   ];
 
   for (const way of SDK_WAYS) {
-    test(`over ${way[0]}: each list, sent in each way`, { timeout }, async (t) => {
+    test(`over ${way[0]}: each list, sent in each way`, LIMIT, async (t) => {
       const { backend, client } = await serverFor(t, asAnn(() => ({})), { '/connect': lists, '/rpc': lists, '/publish': { http_headers: ['x-http'] } });
       for (const [sent, headers, emulated, expected] of cases) {
         const one = client({ headers, emulated }, way);
@@ -249,7 +252,7 @@ describe('header fields', { concurrency: 2 }, () => {
     });
   }
 
-  test('over one-way transports and lines', { timeout }, async (t) => {
+  test('over one-way transports and lines', LIMIT, async (t) => {
     const tcp = await freePort();
     const { backend, server } = await serverFor(t, asAnn(() => ({})), { '/connect': lists }, { tcp: { enabled: true, address: '127.0.0.1', port: tcp } });
     for (const [sent, headers, emulated, expected] of cases) {
@@ -268,20 +271,15 @@ describe('header fields', { concurrency: 2 }, () => {
 });
 
 describe('a backend that fails', { concurrency: 2 }, () => {
-  const half = (response) => (response.writeHead(200, { 'Content-Length': 100 }), response.write('{"result":'), setTimeout(() => response.destroy(), 50));
   const faults = {
+    // short: the hook must time out.
     'hangs beyond the time of the hook': { more: { '/subscribe': { timeout: '2s' } }, answer: () => undefined },
-    'answers 10 MB': { answer: () => ({ result: { data: 'x'.repeat(10_000_000) } }) },
-    'answers wrong types': { answer: () => ({ result: { expire_at: 'soon' } }) },
     'answers with members of its own': { answer: () => ({ detail: 'forbidden' }) },
-    'answers a status of its own': { answer: (response) => void response.writeHead(403).end('{"result":{}}') },
-    'redirects': { answer: (response) => void response.writeHead(307, { Location: '/redirected' }).end() },
-    'answers half': { answer: (response) => void half(response) },
     'is dead': { more: { '/subscribe': { endpoint: 'http://127.0.0.1:1/subscribe' } }, answer: () => ({}) },
   };
   for (const [fault, { more, answer }] of Object.entries(faults)) {
-    test(`${fault}: the subscribe gets error 100, and all else of its connection goes on`, { timeout }, async (t) => {
-      const { backend, server, client } = await serverFor(t, asAnn(({ path, channel }, response) => (path === '/subscribe' && channel === 'chat:bad' ? answer(response) : {})), more);
+    test(`${fault}: the subscribe gets error 100, and all else of its connection goes on`, LIMIT, async (t) => {
+      const { server, client } = await serverFor(t, asAnn(({ path, channel }, response) => (path === '/subscribe' && channel === 'chat:bad' ? answer(response) : {})), more);
       const ann = client();
       await ann.until('connected');
       const open = subscribe(ann, 'history:open');
@@ -299,12 +297,11 @@ describe('a backend that fails', { concurrency: 2 }, () => {
       await open.heard.first(({ data }) => data === 'after');
       assert.ok(!bad.heard.all.some(({ name }) => name === 'subscribed'));
       assert.deepEqual(ann.heard.all.map(({ name }) => name), ['connecting', 'connected'], 'the same connection');
-      assert.deepEqual(backend.of('/redirected'), []);
       assert.ok(!server.output.includes('forbidden'), 'the log holds nothing of an answer');
     });
   }
 
-  test('hangs at a publish, an RPC and a subscribe: pings, deliveries and other channels do not wait', { timeout }, async (t) => {
+  test('hangs at a publish, an RPC and a subscribe: pings, deliveries and other channels do not wait', LIMIT, async (t) => {
     const held = [];
     const answers = asAnn(({ path, channel }, response) => (path === '/rpc' || channel === 'chat:held' ? void held.push(response) : {}));
     const { backend, server, client } = await serverFor(t, answers);
@@ -320,8 +317,10 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     await open.heard.first(({ data }) => data === 2);
     await subscribe(ann, 'chat:other').until('subscribed');
     assert.ok(await ann.publish('chat:other', { n: 2 }));
-    // This is longer than two pings and the time for their answers.
-    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    // The connection lives through pings and their answers.
+    let pings = 0;
+    ann._transport._transport.on('message', (data) => { pings += String(data) === '{}'; });
+    await until(() => pings > 2);
     assert.deepEqual([held.length, ann.state], [2, 'connected']);
     const release = (response) => response.writeHead(200).end('{"result":{"data":{"answer":1}}}');
     held.splice(0).forEach(release);
@@ -334,7 +333,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     assert.deepEqual(ann.heard.all.map(({ name }) => name), ['connecting', 'connected']);
   });
 
-  test('hangs at a subscribe that the client takes back: the unsubscribe counts', { timeout }, async (t) => {
+  test('hangs at a subscribe that the client takes back: the unsubscribe counts', LIMIT, async (t) => {
     const held = [];
     const { client } = await serverFor(t, asAnn(({ channel }, response) => (channel === 'chat:held' && held.length === 0 ? void held.push(response) : {})));
     const ann = client();
@@ -349,7 +348,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     assert.equal(held.length, 1, 'the first question never got an answer');
   });
 
-  test('is dead when clients connect: they try again, and are let in when it is back', { timeout }, async (t) => {
+  test('is dead when clients connect: they try again, and are let in when it is back', LIMIT, async (t) => {
     const { backend, client } = await serverFor(t, asAnn(() => ({})));
     await backend.stop();
     const [ann, expected] = [client(), { code: 100, temporary: true }];
@@ -359,7 +358,8 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     await ann.until('connected');
   });
 
-  test('is dead when a connection expires: it lives on, and ends when the backend is back and says so', { timeout }, async (t) => {
+  test('is dead when a connection expires: it lives on, and ends when the backend is back and says so', LIMIT, async (t) => {
+    // The times are short: what the backend permits must expire.
     const expire = (seconds) => Math.floor(Date.now() / 1000) + seconds;
     const { backend, server, client } = await serverFor(t, ({ path }) => {
       if (path === '/connect') return { result: { user: 'ann', expire_at: expire(2) } };
@@ -375,16 +375,16 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     assert.equal((await ann.heard.first(({ name }) => name === 'connecting', 1)).code, 3005);
   });
 
-  test('answers too seldom: it is not asked for a moment, others are, and it is asked again when it is back', { timeout }, async (t) => {
+  test('answers too seldom: it is not asked for a moment, others are, and it is asked again when it is back', LIMIT, async (t) => {
     const { backend, server, client } = await serverFor(t, asAnn(({ path }, response) => (path === '/rpc' && backend.isDown ? void response.writeHead(503).end() : { result: { data: 1 } })));
     backend.isDown = true;
     const ann = client();
     await ann.until('connected');
     const notAsked = async () => (await (await fetch(`${server.http}/readyz`)).json()).backends_not_asked;
     for (let n = 0; n < 30; n += 1) await assert.rejects(ann.rpc('any', {}), { code: 100 });
-    assert.deepEqual(await notAsked(), ['rpc.proxy']);
+    await until(async () => (await notAsked())?.join() === 'rpc.proxy');
     assert.ok(backend.of('/rpc').length < 30, 'it was not asked thirty times');
-    assert.ok((await calls(server, 'rpc', 'open')) > 0);
+    await until(async () => (await calls(server, 'rpc', 'open')) > 0);
     await subscribe(ann, 'chat:room').until('subscribed');
     backend.isDown = false;
     await until(() => ann.rpc('any', {}).then(({ data }) => data === 1, () => false), () => 'an answer');
@@ -393,7 +393,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
 });
 
 describe('a node with hooks', { concurrency: 2 }, () => {
-  test('that stops waits for what the backend has been asked', { timeout }, async (t) => {
+  test('that stops waits for what the backend has been asked', LIMIT, async (t) => {
     const held = [];
     const { server, client } = await serverFor(t, asAnn((question, response) => void held.push(response)));
     const ann = client();
@@ -409,7 +409,7 @@ describe('a node with hooks', { concurrency: 2 }, () => {
     assert.equal(await stopped, 0);
   });
 
-  test('keeps an answer that says so, until the backend ends what it permits', { timeout }, async (t) => {
+  test('keeps an answer that says so, until the backend ends what it permits', LIMIT, async (t) => {
     let isMember = true;
     const { backend, server, client } = await serverFor(t, asAnn(() => (isMember ? { result: { cache_for: 300 } } : { error: { code: 403, message: 'no' } })));
     const rooms = [];
@@ -426,7 +426,7 @@ describe('a node with hooks', { concurrency: 2 }, () => {
     assert.equal(backend.of('/subscribe').length, 2);
   });
 
-  test('asks about the channels of a one-way client with a token, and leaves out refused channels', { timeout }, async (t) => {
+  test('asks about the channels of a one-way client with a token, and leaves out refused channels', LIMIT, async (t) => {
     const { server } = await serverFor(t, ({ channel }) => (channel === 'chat:yes' ? {} : { error: { code: 403, message: 'no' } }));
     for (const open of Object.values(ONE_WAY)) {
       const { heard, close } = open(server, { token: token({ sub: 'ann' }), subs: { 'chat:yes': {}, 'chat:no': {} } }, {});
@@ -435,21 +435,22 @@ describe('a node with hooks', { concurrency: 2 }, () => {
     }
   });
 
-  test('refuses with 111 what waits for too long', { timeout }, async (t) => {
+  test('refuses with 111 what waits for too long', LIMIT, async (t) => {
     const held = [];
+    // short: the second call must wait for too long.
     const { server, client } = await serverFor(t, asAnn((question, response) => void held.push(response)), {}, { hooks: { calls_max: 1, queue_timeout: '1s' } });
     const ann = client();
     await ann.until('connected');
     const first = ann.rpc('first', {});
     await until(() => held.length === 1, () => 'the question');
     await assert.rejects(ann.rpc('second', {}), { code: 111, temporary: true });
-    assert.equal(await calls(server, 'rpc', 'busy'), 1);
+    await until(async () => (await calls(server, 'rpc', 'busy')) === 1);
     held[0].writeHead(200).end('{}');
     await first;
     assert.equal(held.length, 1, 'the backend was asked one question');
   });
 
-  test('turns statuses into refusals, as its configuration says', { timeout }, async (t) => {
+  test('turns statuses into refusals, as its configuration says', LIMIT, async (t) => {
     const status_to_code_transforms = [
       { status_code: 401, to_disconnect: { code: 4501, reason: 'log in first' } },
       { status_code: 403, to_error: { code: 403, message: 'permission denied' } },

@@ -2,10 +2,10 @@
 import { connect } from 'node:net';
 
 export class JetStream {
-  static connect(port) {
+  static connect(port, host = '127.0.0.1') {
     const client = new JetStream();
     Object.assign(client, { buffer: Buffer.alloc(0), waiting: new Map(), serial: 0, inbox: `_INBOX.${Math.random().toString(36).slice(2)}` });
-    client.socket = connect(port, '127.0.0.1');
+    client.socket = connect(port, host);
     client.socket.on('data', (bytes) => client.take(bytes));
     client.socket.on('error', (error) => client.fail(error));
     client.socket.on('close', () => client.fail(new Error('NATS has closed the connection')));
@@ -59,7 +59,8 @@ export class JetStream {
     return replied;
   }
 
-  create(name, subjects, storage = 'memory') { return this.request(`$JS.API.STREAM.CREATE.${name}`, JSON.stringify({ name, subjects, storage })); }
+  create(name, subjects, storage = 'memory', num_replicas = 1) { return this.request(`$JS.API.STREAM.CREATE.${name}`, JSON.stringify({ name, subjects, storage, num_replicas })); }
+  streams() { return this.request('$JS.API.STREAM.LIST', '{}'); }
   remove(name) { return this.request(`$JS.API.STREAM.DELETE.${name}`); }
   consumer(stream, name) { return this.request(`$JS.API.CONSUMER.INFO.${stream}.${name}`); }
   publish(subject, payload, headers) { return this.request(subject, payload, headers); }

@@ -4,8 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Authority } from './certificates.mjs';
-import { Backend, sdkClient, SDK_WAYS, subscribe, until } from './hooks.mjs';
+import { Backend, sdkClient, SDK_WAYS, subscribe } from './hooks.mjs';
 import { Nats } from './nats.mjs';
+import { until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort, Server, token } from './server.mjs';
 

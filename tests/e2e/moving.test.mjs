@@ -10,7 +10,8 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { Centrifuge, UnauthorizedError } from 'centrifuge';
 import WebSocket from 'ws';
-import { Heard, until } from './hooks.mjs';
+import { Heard } from './hooks.mjs';
+import { PATIENCE, until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort, token as sign } from './server.mjs';
 
@@ -104,7 +105,7 @@ describe('from Centrifugo', () => {
     await moved.serve('config.json');
     const open = (user) => moved.open(['chat:lobby'], ['client', 'lobby'], (route) => (assert.equal(route, '/token'), sign({ sub: user }, SECRET)));
     const [ann, bob] = [open('ann'), open('bob')];
-    for (const page of [ann, bob]) await page.lobby.ready(30_000);
+    for (const page of [ann, bob]) await page.lobby.ready(PATIENCE);
     const { result } = JSON.parse(await moved.paste('/api/publish'));
     assert.deepEqual([result.offset, typeof result.epoch], [1, 'string']);
     for (const page of [ann, bob]) await page.shows('hello');
@@ -127,7 +128,7 @@ describe('from Socket.IO', () => {
   test('a room, its members, its acknowledgements, and what a page has missed', { timeout }, async (t) => {
     const moved = await start(t);
     const [ann, bob, eve] = ['ann', 'bob', 'eve'].map((user) => moved.page(user));
-    for (const page of [ann, bob]) await page.room.ready(30_000);
+    for (const page of [ann, bob]) await page.room.ready(PATIENCE);
     await eve.shows('not in the room: you are not a member of this room (403)');
     assert.deepEqual(await ann.say('hello'), { ok: true });
     for (const page of [ann, bob]) await page.shows('ann: hello');
@@ -147,7 +148,7 @@ describe('from Socket.IO', () => {
   test('the channel and the connections of a user', { timeout }, async (t) => {
     const moved = await start(t);
     const [ann, bob] = [moved.page('ann'), moved.page('bob')];
-    for (const page of [ann, bob]) await page.room.ready(30_000);
+    for (const page of [ann, bob]) await page.room.ready(PATIENCE);
     assert.equal(JSON.parse(await moved.paste('user:#ann')).result.offset, 1);
     await ann.shows('server: hello');
     ann.client.disconnect();
@@ -163,12 +164,12 @@ describe('from Socket.IO', () => {
   test('a call to all connections of a user, with their answers', { timeout }, async (t) => {
     const moved = await start(t);
     const pages = [0, 1].map(() => moved.page('ann', 'registry.join'));
-    for (const page of pages) await page.client.ready(30_000);
+    for (const page of pages) await page.client.ready(PATIENCE);
     await until(async () => (await moved.api('members', { scope: 'people', group: 'ann' })).result?.members.length === 2, () => 'two members');
     const { replies, silent } = JSON.parse(await moved.paste('/api/call')).result;
     assert.deepEqual([replies.map(({ data }) => data), silent], [[{ where: '/chat', to: 'where' }, { where: '/chat', to: 'where' }], []]);
     const eve = moved.page('eve');
-    await eve.client.ready(30_000);
+    await eve.client.ready(PATIENCE);
     await assert.rejects(eve.client.rpc('registry.join', { scope: 'people', group: 'ann' }), { code: 103 });
     for (const page of pages) page.client.disconnect();
     await until(async () => (await moved.api('call', { scope: 'people', group: 'ann', data: {} })).error?.code === 4002, () => 'nobody is there');
@@ -194,7 +195,7 @@ describe('from Pusher', () => {
     const moved = await start(t);
     const [ann, eve] = [moved.page('ann'), moved.page('eve')];
     const refused = new Promise((done) => { eve.order.on('unsubscribed', done); });
-    await ann.order.ready(30_000);
+    await ann.order.ready(PATIENCE);
     assert.deepEqual(await refused, { channel: 'orders:42', code: 1, reason: 'unauthorized' });
     assert.equal((await moved.backend.trigger('orders:42', 'shipped', { parcel: 'A-7' })).offset, 1);
     await ann.shows('parcel A-7 is on its way');

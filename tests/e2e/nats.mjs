@@ -4,6 +4,8 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { JetStream } from './jetstream.mjs';
+import { until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
@@ -31,6 +33,38 @@ export class Nats {
     return nats;
   }
 
+  /** Starts a cluster with a server on each machine, and waits until it can hold streams. */
+  static async cluster(network) {
+    for (let tries = 1; ; tries++) {
+      const servers = await Promise.all(network.machines.map((_, machine) => Nats.member(network, machine)));
+      if (await Nats.canHold(servers)) return servers;
+      for (const server of servers) await server.stop();
+      if (tries === 2) throw new Error(`the NATS servers are no cluster; they said:\n${servers.map(({ output }) => output).join('\n')}`);
+    }
+  }
+
+  /** Makes a stream with a copy on each server. Returns false if this takes 20 s: servers whose group does not form start again. */
+  static async canHold(servers) {
+    const made = async () => {
+      const stream = await JetStream.connect(servers[0].port, servers[0].host);
+      // waits: a group without a leader does not answer.
+      await Promise.race([stream.create('trial', ['trial'], 'memory', servers.length), sleep(1_000).then(() => { throw new Error('no answer'); })]).finally(() => stream.close());
+      return Nats.areCurrent(servers);
+    };
+    // waits: between attempts.
+    // patience: servers that take longer start again.
+    for (const end = Date.now() + 20_000; Date.now() < end; await sleep(100)) if (await made().catch(() => false)) return true;
+    return false;
+  }
+
+  /** Whether every stream has all its copies, and each copy has all messages. */
+  static async areCurrent([{ port, host }, ...others]) {
+    const stream = await JetStream.connect(port, host);
+    // waits: a group without a leader does not answer.
+    const answer = await Promise.race([stream.streams(), sleep(1_000)]).finally(() => stream.close());
+    return answer?.streams?.length > 0 && answer.streams.every(({ config, cluster }) => config.num_replicas <= others.length || (cluster.replicas.length === others.length && cluster.replicas.every(({ current }) => current)));
+  }
+
   get host() { return this.network?.address(this.machine) ?? '127.0.0.1'; }
   get url() { return `${this.scheme ?? 'nats'}://${this.host}:${this.port}`; }
 
@@ -54,14 +88,10 @@ export class Nats {
   }
 
   async answers() {
-    for (let tries = 0; tries < 1_500; tries++, await sleep(20)) {
-      const isOpen = await new Promise((resolve) => {
-        const socket = connect(this.port, this.host, () => { socket.destroy(); resolve(true); });
-        socket.once('error', () => resolve(false));
-      });
-      if (isOpen) return;
-    }
-    throw new Error(`nats-server does not answer; it said:\n${this.output}`);
+    await until(() => new Promise((resolve) => {
+      const socket = connect(this.port, this.host, () => { socket.destroy(); resolve(true); });
+      socket.once('error', () => resolve(false));
+    }), () => `nats-server answers; it said:\n${this.output}`);
   }
 
   /** Sends a line to the server as a client does (the NATS protocol), and waits until the server has processed it. */
@@ -88,8 +118,9 @@ export class Nats {
 export async function slowLink(nats, delayMs) {
   const sockets = new Set();
   const carry = (from, to) => {
+    // waits: the link is slow.
     from.on('data', (data) => setTimeout(() => to.writable && to.write(data), delayMs));
-    from.on('close', () => setTimeout(() => to.destroy(), delayMs));
+    from.on('close', () => setTimeout(() => to.destroy(), delayMs)); // waits: as the data.
     from.on('error', () => {});
     sockets.add(from);
   };

@@ -1,7 +1,7 @@
 // Starts Pebble, Let's Encrypt's ACME server for tests, and a name server that resolves every name to this machine.
 import { writeFileSync } from 'node:fs';
 import https from 'node:https';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
@@ -47,9 +47,7 @@ export class Pebble {
     this.output = '';
     this.process = start('pebble', ['-config', this.file, '-dnsserver', `127.0.0.1:${this.names}`]);
     for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', (data) => (this.output += data));
-    for (let tries = 0; ; tries += 1, await sleep(50)) {
-      try { this.roots = await this.get('/roots/0'); return; } catch (error) { if (tries > 1_200) throw new Error(`${error}: ${this.output}`); }
-    }
+    this.roots = await until(() => this.get('/roots/0'), () => `the authority: ${this.output}`);
   }
 
   get(path) {

@@ -4,6 +4,7 @@ import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { LIMIT } from './patience.mjs';
 import { freePort } from './server.mjs';
 
 const run = promisify(execFile);
@@ -37,7 +38,7 @@ export class Postgres {
   async do(program, ...words) {
     const command = [join(programs(), program), '--pgdata', this.data, ...words];
     const [file, ...rest] = process.getuid() === 0 ? ['runuser', '-u', 'postgres', '--', ...command] : command;
-    await run(file, rest, { cwd: '/', timeout: 240_000 });
+    await run(file, rest, { cwd: '/', timeout: LIMIT.timeout });
   }
 
   /** Starts PostgreSQL, also after an end. */

@@ -10,9 +10,10 @@ import { Centrifuge as Json } from 'centrifuge';
 import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
-import { ONE_WAY, until } from './hooks.mjs';
+import { ONE_WAY } from './hooks.mjs';
 import { Nats } from './nats.mjs';
 import { Network } from './network.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { Postgres } from './postgres.mjs';
 import { freePort, Server, token } from './server.mjs';
 
@@ -49,7 +50,7 @@ async function fan(server, channel, { Client = Json, transport = 'websocket', de
   });
   subscription.subscribe();
   client.connect();
-  await subscription.ready(30_000);
+  await subscription.ready(PATIENCE);
   const encode = (value) => Client === Protobuf ? new TextEncoder().encode(JSON.stringify(value)) : value;
   it.react = (option, n) => client.rpc('reactions.add', encode({ channel, option, n }));
   it.send = (option, n) => client.send(encode({ method: 'reactions.add', data: { channel, option, n } }));
@@ -155,14 +156,19 @@ describe('one node', { concurrency: 4 }, () => {
       [{ channel, option: 'none' }, 107], [{ channel, option: 'boo', n: 0 }, 107], [{ channel, option: 'boo', n: 101 }, 107], [{ channel, option: 'boo', n: 11 }, 107],
       [{ channel: 'slow:other', option: 'boo' }, 103], [{ option: 'boo' }, 107], [[], 107], [{ channel, option: 'boo', n: 'x' }, 107],
     ]) assert.equal(await refusal(one.client.rpc('reactions.add', params)), code, JSON.stringify(params));
-    await one.react('boo', 10);
-    assert.equal(await refusal(one.react('boo', 5)), 111);
-    await one.shows({ boo: 10 });
+    // Tokens come back while a slow machine sends, so the fan sends until it has none.
+    let accepted = 0;
+    await until(async () => {
+      const code = await refusal(one.react('boo', 10));
+      if (code === 0) accepted += 10;
+      return code === 111;
+    });
+    await one.shows({ boo: accepted });
     const quiet = await fan(server, 'quiet:a');
     assert.equal(await refusal(quiet.react('boo', 1)), 108);
     for (const reason of ['invalid', 'not_subscribed', 'not_open', 'rate']) {
       const counted = new RegExp(`touchline_reactions_refused_total\\{reason="${reason}"\\} [1-9]`);
-      await until(async () => counted.test(await (await fetch(`${server.http}/metrics`)).text()), () => reason);
+      await until(async () => counted.test(await server.metrics()), reason);
     }
     // A message that is not a reaction ends the connection, as before.
     const ended = new Promise((resolve) => { quiet.client.on('disconnected', resolve); quiet.client.on('connecting', resolve); });
@@ -214,9 +220,12 @@ describe('one node', { concurrency: 4 }, () => {
     await one.shows({ yes: 1 });
     assert.equal(one.now.closed, undefined);
     // This round closes at its time without a request.
-    const closes_at = Date.now() + 700;
-    await server.api('reaction_open', { channel, options: ['yes'], closes_at });
-    await one.react('yes', 3);
+    // A slow machine may react after the end of a short round.
+    for (let ms = 1_000, code; code !== 0; ms *= 4) {
+      await server.api('reaction_open', { channel, options: ['yes'], closes_at: Date.now() + ms });
+      code = await refusal(one.react('yes', 3));
+      assert.ok(code === 0 || code === 4016, `${code}`);
+    }
     await until(() => one.now.closed && one.now.reactions.yes === 3, () => `they close by themselves: ${JSON.stringify(one.now)}`);
     for (const [params, code] of [
       [{ channel }, 107], [{ channel, options: [] }, 107], [{ channel, options: ['a', 'a'] }, 107], [{ channel, options: ['x'.repeat(65)] }, 107],
@@ -227,7 +236,7 @@ describe('one node', { concurrency: 4 }, () => {
   });
 });
 
-test('durable totals are there after a crash, and all of them after a stop', { timeout: 120_000 }, async () => {
+test('durable totals are there after a crash, and all of them after a stop', LIMIT, async () => {
   const directory = mkdtempSync(join(tmpdir(), 'reactions-'));
   const postgres = await Postgres.start();
   for (const url of [`sqlite:${join(directory, 'primary.db')}`, postgres.url]) {
@@ -242,7 +251,8 @@ test('durable totals are there after a crash, and all of them after a stop', { t
       for (let n = 0; n < 5; n += 1) await one.react('boo', 20);
       total += 100;
       await one.shows({ boo: total });
-      if (how === 'SIGKILL') await sleep(2_500);
+      // waits: for the next writing of totals, which nothing shows.
+      if (how === 'SIGKILL') await sleep(5_000);
       one.client.disconnect();
       await server.stop(how);
       server = await Server.start({ port, change });
@@ -258,7 +268,7 @@ test('durable totals are there after a crash, and all of them after a stop', { t
   rmSync(directory, { recursive: true });
 });
 
-test('while the database is gone, openings wait for a time and in a number', { timeout: 120_000 }, async () => {
+test('while the database is gone, openings wait for a time and in a number', LIMIT, async () => {
   const postgres = await Postgres.start();
   const server = await Server.start({ change: { namespaces: [{ name: 'match', ...open, ...crowd, reactions_durable: true }], store: { primary: { url: postgres.url } } } });
   await server.api('reaction_open', { channel: 'match:before', options: ['yes'] });
@@ -279,15 +289,15 @@ describe('three nodes', () => {
   let network;
   let servers = [];
   let nodes = [];
-  const change = (nats_url) => ({ namespaces: NAMESPACES, cluster: { engine: 'nats', name: 'crowd', nats_url, nats_no_randomize: true, heartbeat_interval: '300ms', node_timeout: '1500ms' } });
+  const change = (nats_url) => ({ namespaces: NAMESPACES, cluster: { engine: 'nats', name: 'crowd', nats_url, nats_no_randomize: true, heartbeat_interval: '300ms', node_timeout: '5s' } });
   const start = (machine) => {
     const urls = servers.map(({ url }) => url);
-    return Server.start({ port: 8000, seconds: 60, change: change([urls[machine]]), on: { address: network.address(machine), words: network.on(machine, []) } });
+    return Server.start({ port: 8000, change: change([urls[machine]]), on: { address: network.address(machine), words: network.on(machine, []) } });
   };
 
   before(async () => {
     network = new Network(3);
-    servers = await Promise.all([0, 1, 2].map((machine) => Nats.member(network, machine)));
+    servers = await Nats.cluster(network);
     nodes = await Promise.all([0, 1, 2].map(start));
   });
   after(async () => {
@@ -297,14 +307,15 @@ describe('three nodes', () => {
     for (const node of nodes) assert.doesNotMatch(node.output, /panicked/);
   });
 
-  test('a cut link, a killed node and a new one: all come to the same sum', { timeout: 180_000 }, async () => {
+  test('a cut link, a killed node and a new one: all come to the same sum', LIMIT, async () => {
     const channel = 'match:cut';
     let fans = await Promise.all(nodes.map((node) => fan(node, channel)));
     for (const one of fans) await one.react('applause', 10);
     for (const one of fans) await one.shows({ applause: 30 }, 'before the cut');
     network.cut(0, 2);
     network.cut(1, 2);
-    await sleep(2_500);
+    const seen = async (node) => (await node.api('info')).result.nodes.length;
+    await until(async () => (await seen(nodes[0])) === 2 && (await seen(nodes[2])) === 1, 'the nodes to forget each other');
     for (const one of fans) await one.react('boo', 5);
     await fans[0].shows({ applause: 30, boo: 10 }, 'the majority');
     await fans[2].shows({ applause: 30, boo: 5 }, 'the node alone');
@@ -330,10 +341,10 @@ describe('three nodes', () => {
     fans.forEach(({ client }) => client.disconnect());
   });
 
-  test('what one node opens, all count', { timeout: 60_000 }, async () => {
+  test('what one node opens, all count', LIMIT, async () => {
     const channel = 'quiet:poll';
     const fans = await Promise.all(nodes.map((node) => fan(node, channel)));
-    await nodes[0].api('reaction_open', { channel, options: ['yes'], rate: 50, closes_at: Date.now() + 5_000 });
+    await nodes[0].api('reaction_open', { channel, options: ['yes'], rate: 50, closes_at: Date.now() + 15_000 });
     for (const one of fans) await one.shows({ yes: 0 });
     for (const one of fans) await one.react('yes', 4);
     for (const one of fans) await one.shows({ yes: 12 });

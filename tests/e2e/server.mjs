@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 
 export const SECRET = 'end-to-end-secret';
@@ -74,7 +75,7 @@ function promise(port) {
   mkdirSync(PROMISED, { recursive: true });
   try {
     if (Date.now() - statSync(file).mtimeMs > PROMISE_MS) rmSync(file, { force: true });
-  } catch { /* it is promised to nobody */ }
+  } catch { /* it is not promised */ }
   try {
     writeFileSync(file, '', { flag: 'wx' });
     return true;
@@ -83,9 +84,12 @@ function promise(port) {
   }
 }
 
-/** A free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run. */
+/** The ports of these tests. Each suite has a range of its own below the kernel's range for outgoing connections (CONTRIBUTING.md). */
+const PORTS = [10_000, 17_999];
+
+/** A free port of the range. */
 export function freePort() {
-  const port = 10_000 + Math.floor(Math.random() * 20_000);
+  const port = PORTS[0] + Math.floor(Math.random() * (PORTS[1] - PORTS[0] + 1));
   if (!promise(port)) return freePort();
   return new Promise((resolve) => {
     const probe = createServer().once('error', () => resolve(freePort()));
@@ -94,8 +98,8 @@ export function freePort() {
 }
 
 export class Server {
-  /** `ready`: a function that tests whether the server can be used. `on`: the server's address, and the command that runs a program at that address. */
-  static async start({ args, change, port, seconds, ready, on = { address: '127.0.0.1', words: [] } } = {}) {
+  /** `ready`: a function that gets the server and tests whether it can be used. `on`: the server's address, and the command that runs a program at that address. */
+  static async start({ args, change, port, ready, on = { address: '127.0.0.1', words: [] } } = {}) {
     const server = new Server();
     server.address = on.address;
     server.port = port ?? (await freePort());
@@ -109,7 +113,7 @@ export class Server {
     for (const stream of [server.process.stdout, server.process.stderr]) stream.on('data', (data) => (server.output += data));
     server.exit = new Promise((resolve) => server.process.once('exit', (code, signal) => resolve(code ?? signal)));
     try {
-      await server.until(ready ?? (async () => (await fetch(`${server.http}/health`)).ok), seconds);
+      await server.until(async () => (ready ? ready(server) : (await fetch(`${server.http}/health`)).ok));
     } catch (error) {
       await server.stop('SIGKILL');
       throw error;
@@ -127,12 +131,19 @@ export class Server {
   get http() { return `http://${this.address}:${this.port}`; }
   get websocket() { return `ws://${this.address}:${this.port}/connection/websocket`; }
 
-  async until(condition, seconds = 60) {
-    for (const end = Date.now() + seconds * 1000; Date.now() < end; await new Promise((r) => setTimeout(r, 20))) {
-      if (this.process.exitCode !== null) break;
-      try { if (await condition()) return; } catch { /* not yet */ }
-    }
-    throw new Error(`the server did not get there; it said:\n${this.output}`);
+  /** Waits until a condition holds. Fails at once if the server has ended. */
+  async until(condition) {
+    const hasEnded = () => this.process.exitCode !== null || this.process.signalCode !== null;
+    await until(async () => hasEnded() || await condition(), () => `${condition}; the server said:\n${this.output}`);
+    if (hasEnded()) throw new Error(`the server has ended; it said:\n${this.output}`);
+  }
+
+  /** The text of `/metrics`. */
+  async metrics() { return (await fetch(`${this.http}/metrics`)).text(); }
+
+  /** The value of a metric, or NaN. `labels`: its first labels, such as `consumer="a"`. */
+  async metric(name, labels = '') {
+    return Number((await this.metrics()).match(new RegExp(`^touchline_${name}(?:_total)?${labels && `\\{${labels}[^}]*\\}`} (\\S+)$`, 'm'))?.[1]);
   }
 
   async api(method, body = {}) {

@@ -6,6 +6,7 @@ import { createServer } from 'node:http';
 import { extname, join, normalize, relative } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { launch } from './browser.mjs';
+import { LIMIT } from './patience.mjs';
 
 const root = new URL('../../', import.meta.url).pathname;
 const site = join(root, 'target/docs/site');
@@ -37,7 +38,7 @@ describe('the site', () => {
     server?.close();
   });
 
-  test('every picture of a diagram is drawn, and nothing is loaded from another host', { timeout: 300_000 }, async () => {
+  test('every picture of a diagram is drawn, and nothing is loaded from another host', LIMIT, async () => {
     const withDiagrams = pages().filter((path) => readFileSync(path, 'utf8').includes('class="mermaid"'));
     assert.ok(withDiagrams.length >= 8, `${withDiagrams.length} pages`);
     const page = await browser.newPage();
@@ -48,17 +49,17 @@ describe('the site', () => {
       const count = readFileSync(path, 'utf8').split('<pre class="mermaid"').length - 1;
       await page.goto(`${address}/${relative(site, path)}`);
       // The theme replaces each block by a drawing of some height.
-      await page.waitForFunction((count) => [...document.querySelectorAll('div.mermaid')].filter((div) => div.clientHeight > 40).length === count, count, { timeout: 60_000 });
+      await page.waitForFunction((count) => [...document.querySelectorAll('div.mermaid')].filter((div) => div.clientHeight > 40).length === count, count);
     }
     assert.deepEqual({ foreign, errors }, { foreign: [], errors: [] });
   });
 
-  test('the search finds a page by a word of it', { timeout: 120_000 }, async () => {
+  test('the search finds a page by a word of it', LIMIT, async () => {
     const page = await browser.newPage();
     await page.goto(`${address}/index.html`);
     await page.keyboard.press('/');
     await page.keyboard.type('publish_proxy_enabled');
     const found = page.locator('a[href*="hooks.html"], a[href*="configuration.html"]').filter({ hasText: /publish_proxy_enabled/i });
-    await found.first().waitFor({ timeout: 60_000 });
+    await found.first().waitFor();
   });
 });

@@ -4,11 +4,12 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { test } from 'node:test';
+import { LIMIT } from './patience.mjs';
 
 const root = new URL('../../', import.meta.url).pathname;
 const binary = resolve(process.env.TOUCHLINE_BIN ?? join(root, 'target/debug/touchline'));
 
-test('the block for node:test is a whole test', { timeout: 120_000 }, async () => {
+test('the block for node:test is a whole test', LIMIT, async () => {
   const section = readFileSync(join(root, 'docs/guides/testing.md'), 'utf8').split(/^## /m).find((part) => part.startsWith('node:test'));
   const [[, block]] = section.matchAll(/^```js\n([^]*?)^```$/gm);
   // The directory is below the packages of these tests, where Node finds the SDK.

@@ -4,11 +4,11 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import https from 'node:https';
 import { after, before, describe, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Authority } from './certificates.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { spawn } from './processes.mjs';
 import { freePort, KEY, Server, token } from './server.mjs';
 
@@ -54,22 +54,22 @@ describe('TLS', () => {
 
   const fan = async (channel, options = {}) => {
     class Secure extends WebSocket { constructor(url, protocols) { super(url, protocols, { ca: authority.ca, ...options }); } }
-    const client = new Centrifuge(`wss://localhost:${server.port}/connection/websocket`, { websocket: Secure, minReconnectDelay: 10 });
+    const client = new Centrifuge(`wss://localhost:${server.port}/connection/websocket`, { websocket: Secure, timeout: PATIENCE, minReconnectDelay: 10 });
     clients.push(client);
     const subscription = client.newSubscription(channel);
     const seen = [];
     subscription.on('publication', (event) => seen.push(event.data));
     subscription.subscribe();
     client.connect();
-    await subscription.ready(30_000);
+    await subscription.ready(PATIENCE);
     return { client, subscription, seen };
   };
   const arrives = async (seen, count) => {
-    for (const end = Date.now() + 30_000; seen.length < count && Date.now() < end; ) await sleep(10);
+    await until(() => seen.length >= count);
     assert.equal(seen.length, count);
   };
 
-  test('WebSocket, and large messages both ways', { timeout: 120_000 }, async () => {
+  test('WebSocket, and large messages both ways', LIMIT, async () => {
     const { subscription, seen } = await fan('history:tls');
     const large = 'x'.repeat(60_000);
     await subscription.publish(large);
@@ -78,43 +78,40 @@ describe('TLS', () => {
     assert.ok(seen.every((data) => data === large));
   });
 
-  test("a client's certificate is its user", { timeout: 120_000 }, async () => {
+  test("a client's certificate is its user", LIMIT, async () => {
     const lamp = await fan('room:tls', authority.issue('lamp', '/O=Lamps/CN=lamp-7'));
     const presence = await lamp.subscription.presence();
     assert.deepEqual(Object.values(presence.clients).map((info) => info.user), ['lamp-7']);
   });
 
-  test("a certificate of somebody else's authority is refused", { timeout: 120_000 }, async () => {
+  test("a certificate of somebody else's authority is refused", LIMIT, async () => {
     const others = new Authority();
     await assert.rejects(request(server, { path: '/health', ...others.issue('eve', '/CN=lamp-7') }));
     others.destroy();
   });
 
-  test('lines over TCP', { timeout: 120_000 }, async () => {
+  test('lines over TCP', LIMIT, async () => {
     const socket = tls.connect({ port: server.tcp_port, host: '127.0.0.1', ca: authority.ca });
     let text = '';
     socket.on('data', (data) => (text += data));
     socket.write('{"id":1,"connect":{}}\n{"id":2,"subscribe":{"channel":"news-tls"}}\n');
-    for (const end = Date.now() + 30_000; !text.includes('"subscribe"') && Date.now() < end; ) await sleep(10);
+    await until(() => text.includes('"subscribe"'));
     await publish(server, 'news-tls', { n: 1 });
-    for (const end = Date.now() + 30_000; !text.includes('"pub"') && Date.now() < end; ) await sleep(10);
+    await until(() => text.includes('"pub"'));
     assert.match(text, /"pub":\{"data":\{"n":1\}\}/);
     socket.destroy();
   });
 
-  test('certificates are read again when they change, and connections stay', { timeout: 120_000 }, async () => {
+  test('certificates are read again when they change, and connections stay', LIMIT, async () => {
     const { seen } = await fan('history:reload');
     assert.equal((await request(server, { path: '/health' })).subject.CN, 'first');
     authority.issue('server', '/O=Touchline/CN=second');
-    for (const end = Date.now() + 30_000; Date.now() < end; await sleep(100)) {
-      if ((await request(server, { path: '/health' })).subject.CN === 'second') break;
-    }
-    assert.equal((await request(server, { path: '/health' })).subject.CN, 'second');
+    await until(async () => (await request(server, { path: '/health' })).subject.CN === 'second', 'the second certificate');
     await publish(server, 'history:reload', 1);
     await arrives(seen, 1);
   });
 
-  test('an endless answer that ends says goodbye', { timeout: 120_000 }, async () => {
+  test('an endless answer that ends says goodbye', LIMIT, async () => {
     // Python's library distinguishes an orderly end from a cut link.
     const script = `
 import socket, ssl, sys
@@ -128,18 +125,18 @@ while part := link.recv(4096):
     const listener = spawn('python3', ['-c', script, authority.path('ca.pem'), `${server.port}`, request]);
     let text = '';
     for (const stream of [listener.stdout, listener.stderr]) stream.on('data', (data) => (text += data));
-    for (const end = Date.now() + 30_000; !text.includes('"connect"') && Date.now() < end; ) await sleep(10);
+    await until(() => text.includes('"connect"'));
     await ask(server, 'disconnect', { user: 'leaver' });
     assert.deepEqual(await once(listener, 'exit'), [0, null], text);
     assert.match(text, /"code":3503/);
   });
 
-  test('plain HTTP on such a port is refused, without an effect on other clients', { timeout: 120_000 }, async () => {
+  test('plain HTTP on such a port is refused, without an effect on other clients', LIMIT, async () => {
     await assert.rejects(fetch(`http://127.0.0.1:${server.port}/health`));
     assert.equal((await request(server, { path: '/health' })).status, 200);
   });
 
-  test('a port may demand certificates', { timeout: 120_000 }, async () => {
+  test('a port may demand certificates', LIMIT, async () => {
     const strict = await secured({ client_auth: 'require' });
     await assert.rejects(request(strict, { path: '/health' }));
     assert.equal((await request(strict, { path: '/health', ...authority.issue('ann', '/CN=ann') })).status, 200);
@@ -158,7 +155,7 @@ describe('HTTP/2', () => {
     const got = { stream, text: '', headers: once(stream, 'response').then(([headers]) => headers) };
     stream.on('data', (data) => (got.text += data));
     got.has = async (text) => {
-      for (const end = Date.now() + 30_000; !got.text.includes(text) && Date.now() < end; ) await sleep(10);
+      await until(() => got.text.includes(text));
       assert.ok(got.text.includes(text), `${text} in ${got.text}`);
     };
     if (body !== null) stream.end(body);
@@ -169,7 +166,7 @@ describe('HTTP/2', () => {
     ['plain text', () => http2.connect(`http://127.0.0.1:${plain.port}`)],
   ];
 
-  test('every transport shares one socket', { timeout: 120_000 }, async () => {
+  test('every transport shares one socket', LIMIT, async () => {
     for (const [name, start] of sessions()) {
       const session = start();
       await once(session, 'remoteSettings');
@@ -200,7 +197,7 @@ describe('HTTP/2', () => {
     }
   });
 
-  test('a reset stream ends its client and no other', { timeout: 120_000 }, async () => {
+  test('a reset stream ends its client and no other', LIMIT, async () => {
     const session = sessions()[1][1]();
     const connect = `/connection/uni_sse?cf_connect=${encodeURIComponent('{"subs":{"room:h2":{}}}')}`;
     const [first, second] = [open(session, { ':path': connect }), open(session, { ':path': connect })];

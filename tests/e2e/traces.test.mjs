@@ -5,9 +5,10 @@ import { after, before, describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import protobuf from 'protobufjs';
 import WebSocket from 'ws';
-import { Backend, until } from './hooks.mjs';
+import { Backend } from './hooks.mjs';
 import { JetStream } from './jetstream.mjs';
 import { Nats } from './nats.mjs';
+import { until } from './patience.mjs';
 import { freePort, KEY, Server } from './server.mjs';
 
 const { root } = protobuf.parse(`syntax = "proto3";

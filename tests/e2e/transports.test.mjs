@@ -1,16 +1,20 @@
-// The same scenarios with the official SDK in Node over every transport that it supports, in both encodings.
+// The official SDK in Node: all scenarios over WebSocket, and a short list over each other transport and encoding. TOUCHLINE_FULL=1 runs
+// all scenarios over each.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Centrifuge as Json } from 'centrifuge';
 import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
+import { LIMIT, PATIENCE } from './patience.mjs';
 import { withJsonPayloads } from './payloads.mjs';
-import { scenarios } from './scenarios.mjs';
+import { scenarios, SHORT } from './scenarios.mjs';
 import { COMPRESSED, Server, token } from './server.mjs';
 
 const compressed = { websocket: COMPRESSED };
+const all = Object.keys(scenarios);
 const ways = [
+  ['WebSocket', Json, 'websocket', {}, all],
   ['WebSocket, Protobuf', Protobuf, 'websocket', {}],
   ['WebSocket, compressed', Json, 'websocket', compressed],
   ['WebSocket, compressed Protobuf', Protobuf, 'websocket', compressed],
@@ -22,7 +26,7 @@ const ways = [
 ];
 
 describe('centrifuge-js in Node over', { concurrency: 4 }, () => {
-  for (const [way, Client, transport, change] of ways) {
+  for (const [way, Client, transport, change, names = process.env.TOUCHLINE_FULL ? all : SHORT] of ways) {
     describe(way, { concurrency: 1 }, () => {
       let server;
       const clients = [];
@@ -34,13 +38,13 @@ describe('centrifuge-js in Node over', { concurrency: 4 }, () => {
       const client = (options = {}) => {
         const base = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
         const made = new Client([{ transport, endpoint: base }], {
-          websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, ...options,
+          websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, timeout: PATIENCE, ...options,
         });
         clients.push(withJsonPayloads(made));
         return made;
       };
-      for (const [name, run] of Object.entries(scenarios)) {
-        test(name, { timeout: 120_000 }, () => run({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual }));
+      for (const name of names) {
+        test(name, LIMIT, () => scenarios[name]({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual }));
       }
     });
   }

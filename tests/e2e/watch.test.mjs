@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { readFileSync } from 'node:fs';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
-import { eventually } from './registry.mjs';
+import { LIMIT, PATIENCE, until } from './patience.mjs';
 import { Server, token } from './server.mjs';
 
 const page = readFileSync(new URL('../../docs/guides/registry.md', import.meta.url), 'utf8');
@@ -27,10 +27,10 @@ describe('a client that watches a scope', () => {
   });
 
   async function connected(sub) {
-    const client = new Centrifuge(server.websocket, { websocket: WebSocket, token: token({ sub }), timeout: 60_000 });
+    const client = new Centrifuge(server.websocket, { websocket: WebSocket, token: token({ sub }), timeout: PATIENCE });
     clients.push(client);
     client.connect();
-    await client.ready(30_000);
+    await client.ready(PATIENCE);
     return client;
   }
 
@@ -52,45 +52,45 @@ describe('a client that watches a scope', () => {
       else told.table.set(change.name, change);
     };
     watch(client, scope, { onTable: (names) => { told.table = names; told.lists += 1; }, onChange });
-    await eventually(() => told.table, 'the list');
+    await until(() => told.table, 'the list');
     return told;
   }
 
-  test('gets each change of a mass change once, and stays connected', { timeout: 120_000 }, async () => {
+  test('gets each change of a mass change once, and stays connected', LIMIT, async () => {
     const holder = await connected('holder');
     await register(holder, 'wide', NAMES);
     const told = await watching('wide');
     assert.equal(told.table.size, NAMES);
     const other = await connected('other');
     await register(other, 'wide', 3, 'other-');
-    await eventually(() => told.table.size === NAMES + 3, 'three more');
+    await until(() => told.table.size === NAMES + 3, 'three more');
     holder.disconnect();
-    await eventually(() => told.table.size === 3, 'all of the holder to be gone', 60);
+    await until(() => told.table.size === 3, 'all of the holder to be gone');
     await register(other, 'wide', 1, 'last-');
-    await eventually(() => told.table.has('last-name-0'), 'the last one');
+    await until(() => told.table.has('last-name-0'), 'the last one');
     assert.equal(new Set(told.changes).size, told.changes.length, 'each change once');
     assert.deepEqual([told.changes.length, told.lists, told.ends], [NAMES + 4, 1, []]);
   });
 
-  test('and is behind its log lists again, and stays', { timeout: 120_000 }, async () => {
+  test('and is behind its log lists again, and stays', LIMIT, async () => {
     const holder = await connected('holder');
     await register(holder, 'narrow', 5_000);
     const told = await watching('narrow');
     assert.equal(told.table.size, 5_000);
     holder.disconnect();
-    await eventually(() => told.table.size === 0, 'all to be gone', 60);
+    await until(() => told.table.size === 0, 'all to be gone');
     assert.ok(told.lists >= 2 && told.changes.length < 5_000, `${told.lists} lists, ${told.changes.length} changes`);
     assert.deepEqual(told.ends, []);
   });
 
-  test('finds its place again when it comes back', { timeout: 120_000 }, async () => {
+  test('finds its place again when it comes back', LIMIT, async () => {
     const told = await watching('wide');
     const [holder, lists] = [await connected('holder'), told.lists];
     const before = told.table.size;
     told.client.disconnect();
     await register(holder, 'wide', 2_000, 'meanwhile-');
     told.client.connect();
-    await eventually(() => told.table.size === before + 2_000, 'what it has missed');
+    await until(() => told.table.size === before + 2_000, 'what it has missed');
     assert.deepEqual([told.lists, new Set(told.changes).size], [lists, 2_000]);
   });
 });

@@ -372,11 +372,7 @@ func TestAsksABackendByCentrifugosNumbers(t *testing.T) {
 	if err != nil || string(price.Data) != `{"price":7}` {
 		t.Fatal(string(price.Data), err)
 	}
-	for end := time.Now().Add(patience); len(b.asked()) < 5; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%+v", b.asked())
-		}
-	}
+	until(t, "five questions", func() bool { return len(b.asked()) >= 5 })
 	api := dial(t, grpcPort)
 	entry := fields(t, []byte(api.result("Presence", field(1, "chat:1"))[1]))
 	if info := fields(t, []byte(entry[2])); info[1] != "ann" || info[4] != `{"role":"mod"}` {
@@ -409,7 +405,8 @@ func TestAsksABackendByCentrifugosNumbers(t *testing.T) {
 }
 
 func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
-	failing := codes.OK
+	failing, over := codes.OK, make(chan bool)
+	defer close(over)
 	var mutex sync.Mutex
 	set := func(code codes.Code) { mutex.Lock(); failing = code; mutex.Unlock() }
 	b := serveHooks(t, func(method string, asked map[int]string) ([]byte, error) {
@@ -432,15 +429,15 @@ func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
 		case asked[11] == "huge":
 			return field(1, field(1, text(strings.Repeat("x", 2<<20)))), nil
 		case asked[11] == "slow":
-			time.Sleep(6 * time.Second)
+			<-over
 			return nil, nil
 		case asked[11] == "garbage":
 			return []byte{0x0a, 0xff}, nil
 		}
 		return nil, nil
 	})
-	port, _ := withGRPC(t, func(config object) { withHooks(config, b.port, object{"timeout": "3s", "binary_encoding": true}) })
-	client := centrifuge.NewJsonClient("ws://"+address(port)+"/connection/websocket", centrifuge.Config{})
+	port, _ := withGRPC(t, func(config object) { withHooks(config, b.port, object{"binary_encoding": true}) })
+	client := centrifuge.NewJsonClient("ws://"+address(port)+"/connection/websocket", centrifuge.Config{ReadTimeout: patience})
 	t.Cleanup(client.Close)
 	ended := make(chan centrifuge.DisconnectedEvent, 1)
 	client.OnDisconnected(func(event centrifuge.DisconnectedEvent) { ended <- event })
@@ -493,13 +490,10 @@ func TestABackendRefusesEndsLiesAndLacksMethods(t *testing.T) {
 		t.Fatalf("the breaker never opened: %d questions", added)
 	}
 	set(codes.OK)
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		if _, code := rpc("empty"); code == 0 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal("the breaker never closed")
-		}
-	}
+	until(t, "a closed breaker", func() bool {
+		_, code := rpc("empty")
+		return code == 0
+	})
 	go func() { client.RPC(context.Background(), "end", nil) }()
 	if event := next(t, ended); event.Code != 4501 || event.Reason != "over" {
 		t.Fatalf("%+v", event)

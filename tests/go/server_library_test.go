@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/centrifugal/centrifuge-go"
 	"github.com/centrifugal/gocent/v3"
@@ -22,23 +21,7 @@ func library() *gocent.Client {
 func connectedUser(t *testing.T, user, channel string) {
 	client := centrifuge.NewJsonClient("ws://"+base+"/connection/websocket", centrifuge.Config{Token: token(object{"sub": user})})
 	t.Cleanup(client.Close)
-	subscription, err := client.NewSubscription(channel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	subscribed := make(chan struct{}, 1)
-	subscription.OnSubscribed(func(centrifuge.SubscribedEvent) { subscribed <- struct{}{} })
-	if err := client.Connect(); err != nil {
-		t.Fatal(err)
-	}
-	if err := subscription.Subscribe(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-subscribed:
-	case <-time.After(patience):
-		t.Fatal("the client did not subscribe in time")
-	}
+	follow(t, client, channel, centrifuge.SubscriptionConfig{})
 }
 
 func TestServerLibraryCallsEveryMethod(t *testing.T) {
@@ -103,12 +86,10 @@ func TestServerLibraryCallsEveryMethod(t *testing.T) {
 		t.Fatalf("info: %+v", info)
 	}
 	must("Disconnect", c.Disconnect(ctx, user))
-	for counted.NumClients != 0 {
-		if counted, err = c.PresenceStats(ctx, room); err != nil {
-			t.Fatalf("the disconnected user is still there: %v", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	until(t, "the end of the connection", func() bool {
+		counted, err = c.PresenceStats(ctx, room)
+		return err == nil && counted.NumClients == 0
+	})
 	all := reflect.TypeOf(c)
 	for index := 0; index < all.NumMethod(); index++ {
 		if name := all.Method(index).Name; !tried[name] {

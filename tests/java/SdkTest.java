@@ -28,6 +28,10 @@ import javax.crypto.spec.SecretKeySpec;
 public class SdkTest {
     static final String SECRET = "end-to-end-secret-that-is-long-enough";
     static final String KEY = "end-to-end-key";
+    /** Seconds: several times as long as a busy machine stands still. */
+    static final int PATIENCE = 120;
+    /** The ports of these tests (CONTRIBUTING.md). */
+    static final int FIRST_PORT = 25_400, LAST_PORT = 25_999;
     static final HttpClient HTTP = HttpClient.newHttpClient();
     static int port;
     static int serial;
@@ -58,7 +62,7 @@ public class SdkTest {
             }
         }
         server.destroy();
-        if (!server.waitFor(10, TimeUnit.SECONDS) || server.exitValue() != 0) {
+        if (!server.waitFor(PATIENCE, TimeUnit.SECONDS) || server.exitValue() != 0) {
             failed++;
             System.out.println("not ok: the server did not stop in order");
         }
@@ -113,16 +117,17 @@ public class SdkTest {
         Options options = new Options();
         options.setTokenGetter(new ConnectionTokenGetter() {
             @Override public void getConnectionToken(ConnectionTokenEvent event, TokenCallback callback) {
-                long lasting = asked.incrementAndGet() == 1 ? 2 : 3600;
+                long lasting = asked.incrementAndGet() == 1 ? 5 : 3600;
                 callback.Done(null, token("{\"sub\":\"ann\",\"exp\":" + (System.currentTimeMillis() / 1000 + lasting) + "}"));
             }
         });
         try (Fan fan = new Fan(options)) {
             fan.client.connect();
-            for (int n = 0; n < 500 && asked.get() < 2; n++) Thread.sleep(20);
-            Thread.sleep(200);
+            until(() -> asked.get() >= 2);
+            // This answer comes after the answer about the token.
+            same(108, refusal(() -> ask(done -> fan.client.rpc("nothing", "{}".getBytes(), castTo(done)))));
             // The client keeps its one connection. A client that the server disconnects would also ask for a token, and reconnect.
-            same(List.of(2, ClientState.CONNECTED, 1), List.of(asked.get(), fan.client.getState(), fan.connecting.size()));
+            same(List.of(ClientState.CONNECTED, 1), List.of(fan.client.getState(), fan.connecting.size()));
         }
     }
 
@@ -132,12 +137,7 @@ public class SdkTest {
             fan.subscribe(unique("closed:"));
             fan.client.connect();
             same(103, next(fan.unsubscribed));
-            try {
-                ask(done -> fan.client.rpc("nothing", "{}".getBytes(), castTo(done)));
-                throw new AssertionError("an rpc that nobody answers was answered");
-            } catch (ReplyError error) {
-                same(108, error.getCode());
-            }
+            same(108, refusal(() -> ask(done -> fan.client.rpc("nothing", "{}".getBytes(), castTo(done)))));
             api("disconnect", "{\"user\":\"" + user + "\"}");
             same(3503, next(fan.disconnected));
             forger.client.connect();
@@ -145,7 +145,6 @@ public class SdkTest {
         }
     }
 
-    /** A client, and its events. */
     /** Each start of a node is a run, and the epoch names the run: a complete recovery after a restart returns another epoch. */
     static void recoversFromOneRunToTheNext() throws Throwable {
         int before = port;
@@ -173,6 +172,7 @@ public class SdkTest {
         }
     }
 
+    /** A client, and its events. */
     static class Fan implements AutoCloseable {
         final BlockingQueue<PublicationEvent> publications = new ArrayBlockingQueue<>(100);
         final BlockingQueue<ServerPublicationEvent> serverPublications = new ArrayBlockingQueue<>(100);
@@ -187,6 +187,7 @@ public class SdkTest {
 
         Fan(Options options) {
             options.setMinReconnectDelay(20);
+            options.setTimeout(PATIENCE * 1000);
             client = new Client("ws://127.0.0.1:" + port + "/connection/websocket", options, new EventListener() {
                 @Override public void onConnecting(Client client, ConnectingEvent event) { connecting.add(event.getCode()); }
                 @Override public void onDisconnected(Client client, DisconnectedEvent event) { disconnected.add(event.getCode()); }
@@ -249,10 +250,9 @@ public class SdkTest {
         return said;
     }
 
-    /** A free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run. */
     static int freePort() throws Exception {
         while (true) {
-            int port = java.util.concurrent.ThreadLocalRandom.current().nextInt(10_000, 30_000);
+            int port = java.util.concurrent.ThreadLocalRandom.current().nextInt(FIRST_PORT, LAST_PORT + 1);
             try (ServerSocket probe = new ServerSocket(port)) { return port; } catch (java.net.BindException taken) { /* another one */ }
         }
     }
@@ -270,15 +270,34 @@ public class SdkTest {
         Files.writeString(file, config);
         String binary = Objects.requireNonNullElse(System.getenv("TOUCHLINE_BIN"), "target/debug/touchline");
         Process server = new ProcessBuilder(binary, "serve", "--config", file.toString()).inheritIO().start();
-        for (int n = 0; ; n++) {
+        until(() -> {
+            if (!server.isAlive()) throw new AssertionError("the server ended");
             try {
                 HTTP.send(HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + "/health")).build(), HttpResponse.BodyHandlers.discarding());
-                return server;
+                return true;
             } catch (java.io.IOException notYet) {
-                if (n > 3_000 || !server.isAlive()) throw notYet;
-                Thread.sleep(20);
+                return false;
             }
+        });
+        return server;
+    }
+
+    static void until(java.util.concurrent.Callable<Boolean> condition) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE);
+        while (!condition.call()) {
+            if (System.nanoTime() > end) throw new AssertionError("waited too long");
+            Thread.sleep(20); // waits: between two looks.
         }
+    }
+
+    /** The code of the error of a call. */
+    static int refusal(Test call) throws Throwable {
+        try {
+            call.run();
+        } catch (ReplyError error) {
+            return error.getCode();
+        }
+        throw new AssertionError("the call was not refused");
     }
 
     static String api(String method, String body) throws Exception {
@@ -308,7 +327,7 @@ public class SdkTest {
             if (error != null) answer.completeExceptionally(error); else answer.complete(result);
         });
         try {
-            return answer.get(60, TimeUnit.SECONDS);
+            return answer.get(PATIENCE, TimeUnit.SECONDS);
         } catch (java.util.concurrent.ExecutionException error) {
             throw error.getCause();
         }
@@ -318,7 +337,7 @@ public class SdkTest {
     static <T> ResultCallback<T> castTo(ResultCallback<Object> callback) { return (error, result) -> callback.onDone(error, result); }
 
     static <T> T next(BlockingQueue<T> from) throws InterruptedException {
-        T value = from.poll(60, TimeUnit.SECONDS);
+        T value = from.poll(PATIENCE, TimeUnit.SECONDS);
         if (value == null) throw new AssertionError("waited too long");
         return value;
     }

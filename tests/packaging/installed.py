@@ -6,6 +6,8 @@ import subprocess
 import tempfile
 import time
 
+from waiting import PATIENCE, until
+
 # The layer is in memory. /run is empty, as on a machine without systemd. systemd needs shared mounts, devices and a separate tree of
 # cgroups.
 ENTER = """
@@ -93,19 +95,21 @@ class Machine:
         (self.cgroup / "cgroup.kill").write_text("1")
         self.holder.communicate()
         while "populated 1" in (self.cgroup / "cgroup.events").read_text():
-            time.sleep(0.01)
+            time.sleep(0.01)  # waits: for the end of the processes.
         for directory, _, _ in os.walk(self.cgroup, topdown=False):
             os.rmdir(directory)
         self.directory.rmdir()
 
     def wait(self, script: str) -> None:
         """Waits until a script succeeds."""
-        for _ in range(600):
+        last = None
+
+        def succeeds() -> bool:
+            nonlocal last
             last = self.try_to("sh", "-c", script)
-            if last.returncode == 0:
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"{script}: {last.stdout}{last.stderr}")
+            return last.returncode == 0
+
+        until(succeeds, lambda: f"{script}: {last.stdout}{last.stderr}")
 
     def words(self, *words: str) -> list[str]:
         root = str(self.directory / "root")
@@ -114,7 +118,7 @@ class Machine:
         return [*enter, "chroot", root, "env", "-i", path, "HOME=/root", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", *words]
 
     def try_to(self, *words: str, **options) -> subprocess.CompletedProcess:
-        return subprocess.run(self.words(*words), capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **options)
+        return subprocess.run(self.words(*words), capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, **options)
 
     def run(self, *words: str) -> str:
         done = self.try_to(*words)
@@ -126,7 +130,7 @@ class Machine:
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         script = 'mkdir -p "$(dirname "$1")" && cat >"$1" && chmod "$2" "$1"'
-        subprocess.run(self.words("sh", "-c", script, "sh", path, f"{mode:o}"), input=text, text=True, check=True, timeout=60)
+        subprocess.run(self.words("sh", "-c", script, "sh", path, f"{mode:o}"), input=text, text=True, check=True, timeout=PATIENCE)
 
     def read(self, path: str) -> str:
         return self.run("cat", path)
@@ -142,12 +146,12 @@ class Machine:
         """Copies a file to /tmp, and returns its path."""
         place = f"/tmp/{package.name}"
         with package.open("rb") as source:
-            subprocess.run(self.words("sh", "-c", 'cat >"$1"', "sh", place), stdin=source, check=True, timeout=60)
+            subprocess.run(self.words("sh", "-c", 'cat >"$1"', "sh", place), stdin=source, check=True, timeout=PATIENCE)
         return place
 
     def changed(self) -> set[str]:
         """The files that the layer has in addition to this machine's files, without the files that dpkg writes for every package."""
         upper = self.directory / "upper"
         words = ["nsenter", "--target", self.pid, "--mount", "find", str(upper), "(", "-type", "f", "-o", "-type", "l", ")", "-printf", "%P\\n"]
-        found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+        found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
         return {path for path in found.splitlines() if not path.startswith(NOISE)}

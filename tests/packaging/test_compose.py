@@ -2,16 +2,14 @@
 
 import os
 import pathlib
-import random
 import re
 import shutil
-import socket
 import stat
 import subprocess
-import time
 
 import pytest
 import yaml
+from waiting import PATIENCE, free_port, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "packaging/compose"
@@ -114,14 +112,6 @@ def nats_server() -> pathlib.Path:
     return NATS
 
 
-def free_port() -> int:
-    while True:
-        port = random.randrange(10_000, 30_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
-
-
 def test_nats_takes_its_configuration_and_lets_the_node_in(directory, nats_server, tmp_path):
     """The files are as in the containers; ports and directories belong to the test."""
     config = tmp_path / "nats"
@@ -148,13 +138,12 @@ def test_nats_takes_its_configuration_and_lets_the_node_in(directory, nats_serve
     node = subprocess.Popen([BINARY, "serve"], env=environment, cwd=tmp_path, stdout=log, stderr=log)
     try:
         health = ["curl", "--silent", "--fail", "--output", "/dev/null", f"http://127.0.0.1:{internal}/readyz"]
-        for _ in range(1_200):
-            if subprocess.run(health).returncode == 0:
-                break
+
+        def is_ready() -> bool:
             assert nats.poll() is None and node.poll() is None, (tmp_path / "log").read_text()
-            time.sleep(0.05)
-        else:
-            raise AssertionError((tmp_path / "log").read_text())
+            return subprocess.run(health).returncode == 0
+
+        until(is_ready, (tmp_path / "log").read_text)
         publish = [
             "curl", "--silent", "--fail-with-body", f"http://127.0.0.1:{internal}/api/publish",
             "--header", f"X-API-Key: {(directory / 'secrets/api_key').read_text()}", "--data", '{"channel": "news:1", "data": {"goal": "1:0"}}',
@@ -164,7 +153,7 @@ def test_nats_takes_its_configuration_and_lets_the_node_in(directory, nats_serve
     finally:
         for process in (node, nats):
             process.terminate()
-            process.wait(60)
+            process.wait(PATIENCE)
 
 
 def has_compose() -> bool:

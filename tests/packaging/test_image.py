@@ -1,25 +1,24 @@
 """The container image: the content of the archive, and its program, which serves as in a container."""
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import io
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tarfile
-import time
 import urllib.request
 
 import pytest
 
 from image_parts import Image, interpreter, start, unpack
+from waiting import PATIENCE, free_port, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = pathlib.Path(os.environ.get("TOUCHLINE_PACKAGES", ROOT / "target/package"))
@@ -162,14 +161,6 @@ def test_a_dynamic_binary_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def free_port() -> int:
-    while True:
-        port = random.randrange(10_000, 30_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
-
-
 class Container:
     """The image's program in its unpacked root, on a read-only file system with one volume."""
 
@@ -201,20 +192,20 @@ class Container:
         return pathlib.Path(self.log.name).read_text()
 
     def wait_until_ready(self) -> None:
-        for _ in range(1_200):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=1).close()
-                return
-            except OSError:
-                assert self.process.poll() is None, self.said()
-                time.sleep(0.05)
-        raise AssertionError(self.said())
+        def is_ready() -> bool:
+            assert self.process.poll() is None, self.said()
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=PATIENCE).close()
+                return True
+            return False
+
+        until(is_ready, self.said)
 
     def api(self, method: str, **body) -> dict:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/api/{method}", json.dumps(body).encode(), {"X-API-Key": KEY, "Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return json.load(response)
 
 
@@ -226,7 +217,7 @@ def container(image, tmp_path_factory):
         yield running
     finally:
         running.process.kill()
-        running.process.wait(60)
+        running.process.wait(PATIENCE)
 
 
 @needs_root
@@ -257,7 +248,7 @@ def test_it_serves_a_publication_and_keeps_it_in_its_volume(container):
 def test_the_health_check_of_the_image_asks_the_server(container):
     _, program, *arguments = container.image.config["Healthcheck"]["Test"]
     assert [program] == container.image.config["Entrypoint"]
-    assert container.run(*arguments).wait(60) == 0, container.said()
+    assert container.run(*arguments).wait(PATIENCE) == 0, container.said()
 
 
 @needs_root
@@ -269,7 +260,7 @@ def test_it_drains_at_sigterm(container):
         while chunk := client.recv(4096):
             received += chunk
         assert b"\x88" in received
-    assert container.process.wait(60) == 0, container.said()
+    assert container.process.wait(PATIENCE) == 0, container.said()
 
 
 def open_websocket(port: int) -> socket.socket:

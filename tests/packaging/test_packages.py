@@ -16,6 +16,7 @@ import tarfile
 import pytest
 
 from installed import Machine
+from waiting import PATIENCE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
@@ -36,7 +37,7 @@ def made_here() -> bool:
 
 def build(script: str, *words: str) -> None:
     quick = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip", "DPKG_DEB_COMPRESSOR_LEVEL": "1"}
-    done = subprocess.run([ROOT / script, *words], capture_output=True, text=True, timeout=300, env=quick)
+    done = subprocess.run([ROOT / script, *words], capture_output=True, text=True, timeout=3 * PATIENCE, env=quick)
     assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
 
 
@@ -198,7 +199,7 @@ def test_what_is_installed_serves_and_keeps_its_secrets(machine, deb, tmp_path):
     machine.run("env", f"CREDENTIALS_DIRECTORY={CREDENTIALS}", "touchline", "publish", "--config", CONFIGURATION, "news:live", '{"headline": "Goal"}')
     assert all(secret not in log.read_text() for secret in secrets)
     machine.run("pkill", "--full", "touchline serve")
-    server.wait(60)
+    server.wait(PATIENCE)
     assert server.returncode == 0, log.read_text()
 
 

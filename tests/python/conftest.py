@@ -1,5 +1,7 @@
 """Starts the real binary for the tests with the Python SDK."""
 
+import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -16,6 +18,10 @@ SECRET = "end-to-end-secret-that-is-long-enough"
 KEY = "end-to-end-key"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TOUCHLINE_BIN", str(ROOT / "target/debug/touchline"))
+#: Seconds: several times as long as a busy machine stands still.
+PATIENCE = 120
+#: The ports of these tests (CONTRIBUTING.md).
+PORTS = range(23_000, 24_200)
 OPEN = {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}
 HISTORY = {"history_size": 100, "history_ttl": "60s", "force_recovery": True}
 
@@ -31,7 +37,7 @@ class Server:
         request = urllib.request.Request(
             f"{self.http}/api/{method}", json.dumps(body).encode(), {"X-API-Key": KEY, "Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return json.load(response)
 
     @staticmethod
@@ -40,9 +46,8 @@ class Server:
 
 
 def free_port() -> int:
-    """A free port below the kernel's range for outgoing connections. The kernel uses ports of that range while the tests run."""
     while True:
-        port = random.randrange(10_000, 30_000)
+        port = random.choice(PORTS)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
                 return port
@@ -74,14 +79,32 @@ def start(file: pathlib.Path, config: dict) -> tuple[Server, subprocess.Popen]:
     file.write_text(json.dumps(config))
     process = subprocess.Popen([BINARY, "serve", "--config", str(file)])
     running = Server(config["http_server"]["port"])
-    for _ in range(1_200):
-        try:
-            urllib.request.urlopen(f"{running.http}/health", timeout=1).close()
-            break
-        except OSError:
-            assert process.poll() is None, "the server ended"
-            time.sleep(0.05)
+
+    def is_ready() -> bool:
+        assert process.poll() is None, "the server ended"
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"{running.http}/health", timeout=PATIENCE).close()
+            return True
+        return False
+
+    until(is_ready)
     return running, process
+
+
+def until(condition) -> None:
+    """Waits until a condition holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)  # waits: between two looks.
+
+
+async def until_async(condition) -> None:
+    """Waits until a condition holds that a coroutine function tests."""
+    end = time.monotonic() + PATIENCE
+    while not await condition():
+        assert time.monotonic() < end, "waited too long"
+        await asyncio.sleep(0.02)  # waits: between two looks.
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +112,7 @@ def server(tmp_path_factory):
     running, process = start(tmp_path_factory.mktemp("touchline") / "config.json", configuration(free_port(), {}))
     yield running
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 class Durable:
@@ -102,7 +125,7 @@ class Durable:
 
     def begin_another_run(self) -> None:
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
         self.server, self.process = start(self.file, self.config)
 
 
@@ -111,4 +134,4 @@ def durable(tmp_path):
     node = Durable(tmp_path)
     yield node
     node.process.kill()
-    node.process.wait(60)
+    node.process.wait(PATIENCE)

@@ -6,7 +6,8 @@ import time
 import uuid
 
 import pytest
-from centrifuge import Client, ClientEventHandler, ClientState, SubscriptionEventHandler
+from centrifuge import Client, ClientEventHandler, ClientState, ReplyError, SubscriptionEventHandler
+from conftest import PATIENCE, until_async
 
 
 class Events(SubscriptionEventHandler):
@@ -44,14 +45,14 @@ class ClientEvents(ClientEventHandler):
 class Json:
     """Payloads are values."""
 
-    options: dict = {}
+    options: dict = {"timeout": PATIENCE}
     pack = unpack = staticmethod(lambda value: value)
 
 
 class Protobuf:
     """Payloads are bytes."""
 
-    options = {"use_protobuf": True}
+    options = {"use_protobuf": True, "timeout": PATIENCE}
     pack = staticmethod(lambda value: json.dumps(value).encode())
     unpack = staticmethod(json.loads)
 
@@ -62,7 +63,7 @@ def wire(request):
 
 
 def run(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 120))
+    asyncio.run(asyncio.wait_for(scenario, 3 * PATIENCE))
 
 
 def unique(prefix: str) -> str:
@@ -86,7 +87,7 @@ def test_it_connects_subscribes_and_sees_what_is_published(server, wire):
         await client.connect()
         channel = unique("news")
         subscription, events = await follow(client, channel)
-        await subscription.ready(timeout=30)
+        await subscription.ready(timeout=PATIENCE)
         await api(server, "publish", channel=channel, data={"n": 1})
         assert wire.unpack((await events.publications.get()).pub.data) == {"n": 1}
         await client.disconnect()
@@ -100,7 +101,7 @@ def test_it_publishes_and_tells_presence(server, wire):
         await client.connect()
         channel = unique("room:")
         subscription, events = await follow(client, channel)
-        await subscription.ready(timeout=30)
+        await subscription.ready(timeout=PATIENCE)
         await subscription.publish(wire.pack({"hello": True}))
         publication = (await events.publications.get()).pub
         assert (wire.unpack(publication.data), publication.info.user) == ({"hello": True}, "ann")
@@ -120,7 +121,7 @@ def test_it_recovers_exactly_what_it_missed(server, wire):
         client = Client(server.websocket, **wire.options, events=told, token=server.token(sub=user), min_reconnect_delay=0.3)
         await client.connect()
         subscription, events = await follow(client, channel)
-        await subscription.ready(timeout=30)
+        await subscription.ready(timeout=PATIENCE)
         await api(server, "publish", channel=channel, data=1)
         assert wire.unpack((await events.publications.get()).pub.data) == 1
         while not told.connecting.empty():
@@ -145,7 +146,7 @@ def test_it_recovers_from_one_run_of_the_store_to_the_next(durable, wire):
         client = Client(durable.server.websocket, **wire.options, min_reconnect_delay=0.05, max_reconnect_delay=0.2)
         await client.connect()
         subscription, events = await follow(client, channel)
-        await subscription.ready(timeout=30)
+        await subscription.ready(timeout=PATIENCE)
         epochs = [(await events.subscribed.get()).stream_position.epoch]
         for n in range(1, 4):
             await api(durable.server, "publish", channel=channel, data=n)
@@ -167,19 +168,20 @@ def test_it_refreshes_its_token(server, wire):
 
         async def get_token(*_):
             asked.append(time.time())
-            return server.token(sub="ann", exp=int(time.time()) + (2 if len(asked) == 1 else 3600))
+            return server.token(sub="ann", exp=int(time.time()) + (5 if len(asked) == 1 else 3600))
+
+        async def has_asked() -> bool:
+            return len(asked) >= 2
 
         told = ClientEvents()
         client = Client(server.websocket, **wire.options, events=told, get_token=get_token)
         await client.connect()
-        await client.ready(timeout=30)
-        for _ in range(100):
-            if len(asked) >= 2:
-                break
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(0.2)
+        await client.ready(timeout=PATIENCE)
+        await until_async(has_asked)
+        with pytest.raises(ReplyError):  # This answer comes after the answer about the token.
+            await client.rpc("nothing", wire.pack({}))
         # The client keeps its one connection. A client that the server disconnects would also ask for a token, and reconnect.
-        assert (len(asked), client.state, told.connecting.qsize()) == (2, ClientState.CONNECTED, 1)
+        assert (client.state, told.connecting.qsize()) == (ClientState.CONNECTED, 1)
         await client.disconnect()
 
     run(scenario())
@@ -195,7 +197,7 @@ def test_a_subscription_token_opens_a_private_channel(server, wire):
             return server.token(sub="ann", channel=channel)
 
         subscription, _ = await follow(client, channel, get_token=get_token)
-        await subscription.ready(timeout=30)
+        await subscription.ready(timeout=PATIENCE)
         _, refused = await follow(client, unique("closed:"))
         assert (await refused.gone.get()).code == 103
         await client.disconnect()
@@ -208,7 +210,7 @@ def test_a_final_disconnect_code_is_final(server, wire):
         user, told = unique("u"), ClientEvents()
         client = Client(server.websocket, **wire.options, events=told, token=server.token(sub=user))
         await client.connect()
-        await client.ready(timeout=30)
+        await client.ready(timeout=PATIENCE)
         await api(server, "disconnect", user=user)
         assert (await told.disconnected.get()).code == 3503
 

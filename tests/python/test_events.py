@@ -4,10 +4,9 @@ import asyncio
 import http.server
 import json
 import threading
-import time
 
 import pytest
-from conftest import configuration, free_port, start
+from conftest import PATIENCE, configuration, free_port, start, until_async
 from centrifuge import Client as RealtimeClient
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -42,7 +41,7 @@ def told(tmp_path):
     running, process = start(tmp_path / "config.json", configuration(free_port(), {}, events=events))
     yield running
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     receiver.shutdown()
 
 
@@ -52,17 +51,18 @@ async def connect_until_told(told) -> None:
 
     client = RealtimeClient(told.websocket, get_token=token)
     await client.connect()
-    await client.ready(timeout=30)
-    until, types = time.monotonic() + 30, set()
-    while not {"io.touchline.client.connected", "io.touchline.user.online"} <= types:
-        assert time.monotonic() < until, Receiver.batches
-        await asyncio.sleep(0.05)
+    await client.ready(timeout=PATIENCE)
+
+    async def has_both() -> bool:
         types = {event["type"] for _, body in list(Receiver.batches) for event in json.loads(body)}
+        return {"io.touchline.client.connected", "io.touchline.user.online"} <= types
+
+    await until_async(has_both)
     await client.disconnect()
 
 
 def test_the_library_verifies_each_batch(told):
-    asyncio.run(asyncio.wait_for(connect_until_told(told), 60))
+    asyncio.run(connect_until_told(told))
     for headers, body in Receiver.batches:
         for secret in (SECRET, BEFORE):
             assert Webhook(secret).verify(body, headers) == json.loads(body)

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from conftest import BINARY, ROOT
+from conftest import BINARY, PATIENCE, ROOT
 
 
 def test_the_block_for_pytest_is_a_whole_test(tmp_path):
@@ -15,5 +15,5 @@ def test_the_block_for_pytest_is_a_whole_test(tmp_path):
     (tmp_path / "touchline").symlink_to(os.path.abspath(BINARY))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_live.py"]
-    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert run.returncode == 0 and "1 passed" in run.stdout, run.stdout + run.stderr

@@ -3,6 +3,7 @@
 import urllib.request
 
 import pytest
+from conftest import PATIENCE
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text_format
 
@@ -11,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_form
 def test_the_parser_of_prometheus_reads_the_metrics(server, accept, parse):
     server.api("publish", channel="news", data=1)
     request = urllib.request.Request(f"{server.http}/metrics", headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         families = list(parse(answer.read().decode()))
     names = [family.name for family in families]
     assert len(names) == len(set(names)), "each family exists once"

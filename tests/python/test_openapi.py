@@ -11,7 +11,7 @@ import urllib.request
 
 import openapi_spec_validator
 import pytest
-from conftest import KEY, configuration, free_port, start
+from conftest import KEY, PATIENCE, configuration, free_port, start
 from jsonschema import Draft202012Validator, FormatChecker
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -35,7 +35,7 @@ def node(tmp_path_factory):
     running, process = start(directory / "config.json", config)
     yield running
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def request(node, path: str, body=None, **headers) -> tuple[int, dict, bytes]:
@@ -43,7 +43,7 @@ def request(node, path: str, body=None, **headers) -> tuple[int, dict, bytes]:
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(f"{node.http}{path}", data, {"X-API-Key": KEY, **headers})
     try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
             return answer.status, dict(answer.headers), answer.read()
     except urllib.error.HTTPError as refused:
         return refused.code, dict(refused.headers), refused.read()
@@ -131,7 +131,7 @@ class Device:
         self.client, self.is_subscribed = None, threading.Event()
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
-        assert self.is_subscribed.wait(30)
+        assert self.is_subscribed.wait(PATIENCE)
 
     def send(self, command: dict) -> None:
         self.socket.send(json.dumps(command))
@@ -242,7 +242,7 @@ def go_through(node, document, device):
     assert good("reactions_get", channel="news")["reactions"] == {"applause": 0, "boo": 3}
     assert good("reactions_close", channel="news")["closed"]
     assert good("reload") == {"generation": 1, "changed": []}
-    device.thread.join(30)
+    device.thread.join(PATIENCE)
     expected = {path.removeprefix("/api/") for path in operations(document)} - WITHOUT_RESULT
     assert given == expected
 
@@ -259,6 +259,6 @@ def test_schemathesis_finds_no_answer_outside_the_document(node, document, tmp_p
             "--max-examples", "20", "--phases", "examples,coverage,fuzzing", "--continue-on-failure", "--no-color", "--warnings", "off",
             "--request-timeout", "20",
         ]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * seconds + 120, check=False)
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * (seconds + PATIENCE), check=False)
         assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr[-2_000:]
         assert "Test cases:" in ended.stdout, ended.stdout[-2_000:]

@@ -11,7 +11,7 @@ import pytest
 from cent import dto
 from centrifuge import Client as RealtimeClient
 from centrifuge import SubscriptionEventHandler
-from conftest import KEY
+from conftest import KEY, PATIENCE, until_async
 
 #: Operations that this server has, and that Centrifugo has only in its commercial edition.
 WHO = {"connections", "get_user_status"}
@@ -51,8 +51,8 @@ async def connected(server, user: str, channel: str):
     subscription = client.new_subscription(channel, events=Quiet())
     await client.connect()
     await subscription.subscribe()
-    await client.ready(timeout=30)
-    await subscription.ready(timeout=30)
+    await client.ready(timeout=PATIENCE)
+    await subscription.ready(timeout=PATIENCE)
     return client
 
 
@@ -98,8 +98,11 @@ def test_what_concerns_connections(server, library):
         await call(library.disconnect, dto.DisconnectRequest(user=user, session="of nobody"))
         assert (await call(library.presence_stats, dto.PresenceStatsRequest(channel=channel))).num_clients == 1
         await call(library.disconnect, dto.DisconnectRequest(user=user, disconnect=dto.Disconnect(code=4000, reason="bye")))
-        while (await call(library.presence_stats, dto.PresenceStatsRequest(channel=channel))).num_clients:
-            await asyncio.sleep(0.02)
+
+        async def has_ended() -> bool:
+            return not (await call(library.presence_stats, dto.PresenceStatsRequest(channel=channel))).num_clients
+
+        await until_async(has_ended)
         await client.disconnect()
 
     asyncio.run(scenario())

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { launch } from '../../../tests/e2e/browser.mjs';
-import { openPage, startDemo, until } from './demo.mjs';
+import { until } from '../../../tests/e2e/patience.mjs';
+import { openPage, startDemo } from './demo.mjs';
 import { proxy } from './proxy.mjs';
 
 const PHONE = { width: 390, height: 844 };
@@ -190,11 +191,11 @@ test('on a phone the buttons are large, named, and on the screen', async () => {
     assert.equal(await fan.locator('[aria-live] [data-total], [role=status] [data-total]').count(), 0, 'the counters are not read out one after another');
     await api('reactions_add', { option: 'applause', n: 1234 });
     await fan.locator('.flying').first().waitFor();
-    await fan.waitForTimeout(900);
+    await fan.waitForTimeout(900); // waits: the picture shows reactions in flight.
     await fan.screenshot({ path: join(pictures, `${colorScheme}-crowd.png`) });
     await reporter.locator('#pulse').scrollIntoViewIfNeeded();
     await until(async () => /[1-9]/.test(await reporter.locator('[data-peak]').innerText()), 'a chart');
-    await reporter.waitForTimeout(1_500);
+    await reporter.waitForTimeout(1_500); // waits: the picture shows several points.
     await reporter.locator('#pulse').screenshot({ path: join(pictures, `${colorScheme}-pulse.png`) });
     await api('reactions_add', { option: 'applause', n: 1_000_000 });
     await until(async () => (await total(fan, 'applause')) > 1_000_000, 'a long total');

@@ -1,15 +1,12 @@
 // The demo for the tests of its pages: the real server without its recorded match, and pages that record their errors.
-import assert from 'node:assert/strict';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from '../../../tests/e2e/patience.mjs';
 import { Server } from '../../../tests/e2e/server.mjs';
 
 export async function startDemo(port) {
   const server = await Server.start({ port, args: (free) => ['serve', '--dev', '--no-match', '--port', String(free)] });
   // The server may answer before its banner has been read.
   const told = () => /reporter#key=(\S+)/.exec(server.output)?.[1];
-  for (const end = Date.now() + 30_000; !told() && Date.now() < end; await sleep(20));
-  const key = told();
-  assert.ok(key, `the banner tells the reporter's address: ${server.output}`);
+  const key = await until(told, () => `the address of the reporter in the banner: ${server.output}`);
   return { server, key };
 }
 
@@ -25,7 +22,3 @@ export async function openPage(browser, url, options = {}) {
   return page;
 }
 
-export async function until(condition, what) {
-  for (const end = Date.now() + 30_000; Date.now() < end; await sleep(25)) if (await condition()) return;
-  assert.fail(`in vain: ${what}`);
-}

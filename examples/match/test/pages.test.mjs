@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { launch } from '../../../tests/e2e/browser.mjs';
-import { openPage, startDemo, until } from './demo.mjs';
+import { until } from '../../../tests/e2e/patience.mjs';
+import { openPage, startDemo } from './demo.mjs';
 import { proxy } from './proxy.mjs';
 
 let browser;
@@ -128,7 +129,7 @@ test('a restart of the server is survived: history in memory is gone, and the pa
   const { port } = server;
   assert.equal(await server.stop(), 0);
   await start(port);
-  await fan.locator('#state[data-state=live]').waitFor({ timeout: 60_000 });
+  await fan.locator('#state[data-state=live]').waitFor();
   await until(async () => (await score(fan)) === '0–0', 'the page has let go of what the server forgot');
   await publish({ type: 'kick_off', minute: 1 });
   await publish({ type: 'goal', team: 'home', minute: 2 });

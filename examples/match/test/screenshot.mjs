@@ -26,7 +26,7 @@ const reporter = page.frames().find((frame) => frame.url().includes('reporter'))
 await reporter.locator('input[name=player]').fill('Paulo Marques');
 await reporter.locator('fieldset').first().locator('.goal').click();
 await reporter.getByText(/^Seen on the channel/).waitFor();
-await page.waitForTimeout(1_500);
+await page.waitForTimeout(1_500); // waits: the picture shows a page that has settled.
 await page.screenshot({ path: process.argv[2] });
 await browser.close();
 await server.stop();

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
-import { counters, enter, isReady, launchWithMicrophone, mood, news, start, until } from './walkie.mjs';
+import { until } from '../../../tests/e2e/patience.mjs';
+import { counters, enter, isReady, launchWithMicrophone, mood, news, start } from './walkie.mjs';
 
 let browser;
 let walkie;

@@ -1,11 +1,12 @@
 // The pages in Chromium against the real server. Chromium's fake microphone beeps.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import { LIMIT, until } from '../../../tests/e2e/patience.mjs';
 import { LIMIT_MS } from '../floor.js';
 import { moderate } from '../moderator.mjs';
 import { network } from './network.mjs';
 import { rawClient } from './raw.mjs';
-import { counters, dispatcherToken, enter, KEY, launchWithMicrophone, mood, news, press, release, start, until } from './walkie.mjs';
+import { counters, dispatcherToken, enter, KEY, launchWithMicrophone, mood, news, press, release, start } from './walkie.mjs';
 
 let browser;
 let walkie;
@@ -240,7 +241,7 @@ test('a dispatcher interrupts, and only the dispatcher is heard', async () => {
   await isMood(ann, 'talking');
 });
 
-test('a talk ends at its limit, and the moderator takes the floor from a client that keeps it', { timeout: 120_000 }, async (t) => {
+test('a talk ends at its limit, and the moderator takes the floor from a client that keeps it', LIMIT, async (t) => {
   const stop = new AbortController();
   const told = [];
   const moderator = moderate({ http: walkie.server.http, key: KEY, log: (line) => told.push(line), signal: stop.signal });

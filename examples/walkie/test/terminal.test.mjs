@@ -5,9 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { until } from '../../../tests/e2e/patience.mjs';
 import { spawn } from '../../../tests/e2e/processes.mjs';
 import { rawClient } from './raw.mjs';
-import { counters, dispatcherToken, enter, expiredToken, launchWithMicrophone, press, release, start, until } from './walkie.mjs';
+import { counters, dispatcherToken, enter, expiredToken, launchWithMicrophone, press, release, start } from './walkie.mjs';
 
 const program = new URL('../walkie.mjs', import.meta.url).pathname;
 let walkie;
@@ -155,6 +156,7 @@ test('names cannot write to the terminal, and only a dispatcher of the room inte
 test('a player that takes its sound too slowly costs sound, and doubles none', async () => {
   // The kernel accepts about 200 KB of sound before the program can notice that the player does not read.
   const { file } = wav('slow.wav', 600);
+  // waits: the player must be slower than the sound.
   const play = `${process.execPath} -e "let n = 0; process.stdin.once('readable', () => setTimeout(() => process.stdin.on('data', (d) => (n += d.length)).on('end', () => console.error('took ' + n)), 11000))"`;
   const listener = terminal('slow', 'Listener', '--play', play);
   await says(listener, 'the floor is free');

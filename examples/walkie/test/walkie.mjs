@@ -1,9 +1,6 @@
 // Parts that the tests of the walkie-talkie share: the server with this example's configuration, its pages, and a browser whose microphone
 // beeps.
-import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { chromium } from '../../../tests/e2e/node_modules/playwright-core/index.mjs';
+import { launch } from '../../../tests/e2e/browser.mjs';
 import { freePort, Server, token } from '../../../tests/e2e/server.mjs';
 import { servePages } from '../pages.mjs';
 
@@ -42,13 +39,10 @@ export const expiredToken = (room) => token({ sub: room, exp: Math.floor(Date.no
 
 /** Chromium with a microphone that beeps once a second. `isDenied`: the page gets no permission to use it. */
 export function launchWithMicrophone({ isDenied = false, hasNone = false } = {}) {
-  const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
-  assert.ok(executablePath, 'the tests need Chromium (Debian package chromium)');
-  const quiet = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
   // A hidden page keeps its timers.
   const awake = ['--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows'];
   const microphone = [...(hasNone ? [] : ['--use-fake-device-for-media-stream']), ...(isDenied ? ['--deny-permission-prompts'] : ['--use-fake-ui-for-media-stream'])];
-  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--autoplay-policy=no-user-gesture-required', ...quiet, ...awake, ...microphone] });
+  return launch(['--autoplay-policy=no-user-gesture-required', ...awake, ...microphone]);
 }
 
 /** A page in the room, in a separate browser context. */
@@ -94,11 +88,3 @@ export async function press(page) {
 }
 export const release = (page) => page.mouse.up();
 
-export async function until(condition, what, seconds = 60) {
-  let last;
-  for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(25)) {
-    last = await condition();
-    if (last) return last;
-  }
-  assert.fail(`in vain: ${typeof what === 'function' ? await what() : what}`);
-}
