@@ -16,7 +16,8 @@ use super::quantities::{Quantity, quantities};
 use super::regions::END;
 
 /// How a command begins that a reader can run.
-const COMMANDS: [&str; 7] = ["`touchline ", "`touchline-lab ", "`./x ", "`cargo ", "`python3 ", "`node ", "`packaging/"];
+const COMMANDS: [&str; 7] =
+    ["`touchline ", "`touchline-lab ", "`./x ", "`cargo ", "`python3 ", "`node ", "`packaging/"];
 
 /// Whether a mark accounts for the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
