@@ -6,8 +6,11 @@ use std::net::TcpStream;
 
 use serde_json::json;
 use touchline_server::{Server, Settings, StartError};
+use touchline_testkit::http::{head_of, up_to};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket, handshake};
 
-use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, settings, until, up_to};
+use crate::support::{TestServer, settings};
 
 const LOCAL: &str = "127.0.0.1";
 const REMOTE: &str = "203.0.113.9";
@@ -34,7 +37,7 @@ fn is_local(server: &TestServer, pieces: &[&[u8]]) -> bool {
     assert!(head.starts_with("HTTP/1.1 101"), "{head:?}");
     let mut websocket = WebSocket::from(socket);
     websocket.send_json(json!({"id": 1, "connect": {}}));
-    match websocket.next() {
+    match websocket.next_message() {
         Ok(reply) => reply["connect"]["client"].is_string(),
         Err(Heard::Close(3507, _)) => false,
         Err(heard) => panic!("{heard:?}"),

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, Settings, operations};
+use touchline_testkit::until;
 
 use super::backend::Answer;
 use super::issuer::{KeyEndpoint, Signer};
-use super::support::{KEY, TestServer, until};
+use super::support::{KEY, TestServer};
 
 fn key(settings: &mut Settings, name: &str, key: &str, operations: &[&str], channels: &[&str]) {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use touchline_server::Settings;
+use touchline_testkit::http::to_the_end;
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket, frame, handshake};
 
-use crate::support::{Heard, KEY, TestServer, WebSocket, frame, handshake, to_the_end, until};
+use crate::support::{KEY, TestServer};
 
 /// A neighbour that must be served as if nothing happened, and a server that must stay unaffected.
 struct Neighbour {

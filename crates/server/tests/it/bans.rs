@@ -5,15 +5,18 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace};
+use touchline_testkit::http::to_the_end;
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket};
 
 use super::backend::{Answer, Backend};
-use super::support::{Heard, KEY, TestServer, WebSocket, to_the_end, token, until};
+use super::support::{KEY, TestServer, token};
 
 /// Connects a client with these claims. Returns its connection, or the number of its refusal.
 pub(crate) fn connect(server: &TestServer, claims: Value) -> Result<WebSocket, u64> {
     let mut websocket = server.websocket();
     websocket.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
-    match websocket.next() {
+    match websocket.next_message() {
         Ok(reply) if reply["connect"].is_object() => Ok(websocket),
         Ok(reply) => Err(reply["error"]["code"].as_u64().unwrap_or_default()),
         Err(Heard::Close(code, _)) => Err(code.into()),

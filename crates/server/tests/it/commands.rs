@@ -5,11 +5,14 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 use touchline_server::Settings;
+use touchline_testkit::http::{to_the_end, up_to};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::until;
+use touchline_testkit::websocket::WebSocket;
 
 use super::bans::{code, connected, is_served};
 use super::link::Link;
-use super::nats::Nats;
-use super::support::{KEY, TestServer, WebSocket, to_the_end, token, until, up_to};
+use super::support::{KEY, TestServer, token};
 
 /// A node with a fixed name, so that answers can be compared.
 fn one_node() -> TestServer {
@@ -26,7 +29,7 @@ fn in_cluster(settings: &mut Settings, name: &str, link: &Link) {
     settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
 }
 
-fn cluster(nats: &Nats) -> (Link, [TestServer; 2]) {
+fn cluster(nats: &NatsServer) -> (Link, [TestServer; 2]) {
     let link = Link::to(nats.port);
     let nodes = ["one", "two"].map(|name| TestServer::with(|settings| in_cluster(settings, name, &link)));
     for node in &nodes {
@@ -297,7 +300,7 @@ fn what_a_command_cannot_be_for_is_refused_with_its_field() {
 
 #[test]
 fn nodes_add_up_what_they_have_reached_and_name_who_is_silent() {
-    let nats = Nats::start("commands", true);
+    let nats = NatsServer::start(JETSTREAM);
     let (_link, [one, two]) = cluster(&nats);
     let (mut here, _) = client(&one, "ann");
     let (mut there, there_id) = client(&two, "ann");

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, ScopeOptions};
+use touchline_testkit::until;
+use touchline_testkit::websocket::WebSocket;
 
 use super::bans::connected;
-use super::support::{TestServer, WebSocket, token, until};
+use super::support::{TestServer, token};
 
 /// The result of a call, which must succeed.
 pub(crate) fn result(server: &TestServer, operation: &str, body: Value) -> Value {
@@ -191,8 +193,8 @@ fn a_session_is_found_by_its_own_secret_which_no_answer_tells() {
     let mut socket = server.socket();
     std::io::Write::write_all(&mut socket, format!("{head}{}", r#"{"id":1,"connect":{}}"#).as_bytes())
         .expect("the server listens");
-    super::support::head_of(&mut socket);
-    let reply = super::support::up_to("\n", &mut socket);
+    touchline_testkit::http::head_of(&mut socket);
+    let reply = touchline_testkit::http::up_to("\n", &mut socket);
     let reply: Value = serde_json::from_str(&reply).expect("JSON");
     let (client, session) = (&reply["connect"]["client"], reply["connect"]["session"].as_str().expect("a session"));
     let answer = result(&server, "connections", json!({"session": session}));
@@ -214,9 +216,9 @@ fn filters_narrow_every_selection() {
     });
     let behind = |address: &str, claims: Value, more: Value| {
         let mut websocket = server.socket();
-        let handshake = super::support::handshake(&format!("X-Forwarded-For: {address}\r\n"));
+        let handshake = touchline_testkit::websocket::handshake(&format!("X-Forwarded-For: {address}\r\n"));
         std::io::Write::write_all(&mut websocket, handshake.as_bytes()).expect("the server listens");
-        super::support::head_of(&mut websocket);
+        touchline_testkit::http::head_of(&mut websocket);
         let (mut websocket, mut connect) = (WebSocket::from(websocket), more);
         connect["token"] = token(claims).into();
         let id = client_id(&mut websocket, connect);
@@ -451,7 +453,7 @@ fn what_a_client_does_not_read_and_how_long_it_takes_to_answer_is_told() {
     let told = |name: &str| result(&server, "connections", json!({"client": id}))["connections"][&id][name].clone();
     subscribe(&mut client, "news");
     assert_eq!((told("ping_pong_latency_ms"), told("queued_bytes")), (json!(-1), json!(0)));
-    assert_eq!(client.hear(), super::support::Heard::Text("{}".into()));
+    assert_eq!(client.hear(), touchline_testkit::websocket::Heard::Text("{}".into()));
     client.send("{}");
     until("a ping is answered", || told("ping_pong_latency_ms").as_i64().is_some_and(|latency| latency >= 0));
     let data = json!("x".repeat(500_000));

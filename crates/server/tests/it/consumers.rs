@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ConsumerType, NamedConsumer, Settings};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::until;
 
 use super::bans::Scratch;
-use super::postgres::Postgres;
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// A table as the guide creates it.
 const TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
@@ -16,7 +17,7 @@ const TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text 
 
 /// A database with the table, and the URL of one of its users.
 struct Shop {
-    postgres: Postgres,
+    postgres: PostgresServer,
     dsn: String,
     _scratch: Scratch,
 }
@@ -24,7 +25,7 @@ struct Shop {
 impl Shop {
     fn new(name: &str) -> Self {
         let scratch = Scratch::new(name);
-        let postgres = Postgres::start(&scratch.0);
+        let postgres = PostgresServer::start(&scratch.0);
         postgres.sql(TABLE);
         Shop { dsn: postgres.url(), postgres, _scratch: scratch }
     }
@@ -124,7 +125,7 @@ fn where_no_table_for_bad_rows_can_be_made_they_are_counted_and_go() {
 struct LockHolder(Child);
 
 impl LockHolder {
-    fn start(postgres: &Postgres) -> Self {
+    fn start(postgres: &PostgresServer) -> Self {
         let lock = "SELECT pg_advisory_lock(hashtext('centrifugo_partition_lock_shop0')); SELECT pg_sleep(600)";
         let mut command = Command::new("psql");
         let psql = command.args([&postgres.url(), "-qAt", "-c", lock]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -186,7 +187,7 @@ fn a_node_that_stops_leaves_no_row_half_done() {
 }
 
 /// A node whose durable channels are in a separate database, which can be away while the outbox is there.
-fn node_with_other_primary(shop: &Shop, primary: &Postgres) -> TestServer {
+fn node_with_other_primary(shop: &Shop, primary: &PostgresServer) -> TestServer {
     shop.node(|settings| {
         outbox(settings).partition_select_limit = 10;
         add_durable_channels(settings, &primary.url());
@@ -212,7 +213,7 @@ pub(crate) fn kept(server: &TestServer, channel: &str) -> Vec<Value> {
 #[test]
 fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
     let (shop, scratch) = (Shop::new("consumers-past"), Scratch::new("consumers-past-primary"));
-    let primary = Postgres::start(&scratch.0);
+    let primary = PostgresServer::start(&scratch.0);
     let server = node_with_other_primary(&shop, &primary);
     shop.insert("publish", &json!({"channel": "durable:a", "data": 0}));
     until("the first is published", || kept(&server, "durable:a") == [0]);
@@ -298,7 +299,7 @@ fn tls_options(scratch: &Scratch) -> (String, String) {
 fn over_tls_rows_are_read_from_a_server_that_is_known_alone() {
     let scratch = Scratch::new("consumers-tls");
     let (options, authority) = tls_options(&scratch);
-    let postgres = Postgres::start_with(&scratch.0, &[], &options);
+    let postgres = PostgresServer::start_with(&scratch.0, &[], &options);
     postgres.sql(TABLE);
     let dsn = format!("{}?sslmode=verify-full", postgres.url());
     let shop = Shop { dsn, postgres, _scratch: scratch };

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace, Settings};
+use touchline_testkit::until;
 
 use super::bans::Scratch;
-use super::support::{TestServer, open, until};
+use super::support::{TestServer, open};
 
 const LIMIT: u64 = 8 * 1_024 * 1_024;
 

@@ -11,10 +11,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use touchline_testkit::http::head_of;
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::websocket::{Heard, WebSocket, frame};
+use touchline_testkit::{PATIENCE, until};
 
 use crate::metrics::value;
-use crate::nats::Nats;
-use crate::support::{Heard, KEY, PATIENCE, TestServer, WebSocket, frame, head_of, until};
+use crate::support::{KEY, TestServer};
 
 /// A server that may take longer to stop than any test waits: it must end by itself.
 fn with_time(spread: Duration) -> TestServer {
@@ -66,10 +69,10 @@ fn clients_are_told_over_the_configured_time() {
 }
 
 /// A node of a cluster that reports this connect rate.
-fn taking(nats: &Nats, connect_rate: usize) -> TestServer {
+fn taking(nats: &NatsServer, connect_rate: usize) -> TestServer {
     let server = TestServer::with(|settings| {
         settings.cluster.engine = "nats".to_owned();
-        settings.cluster.nats_url = vec![format!("nats://127.0.0.1:{}", nats.port)];
+        settings.cluster.nats_url = vec![nats.url()];
         settings.shutdown.connect_rate = connect_rate;
         settings.shutdown.spread = Duration::ZERO;
         settings.shutdown.timeout = 10 * PATIENCE;
@@ -86,7 +89,7 @@ fn forecast(server: &TestServer) -> (u64, u64) {
 
 #[test]
 fn a_drain_goes_at_the_pace_that_the_other_nodes_can_take() {
-    let nats = Nats::start("pace", true);
+    let nats = NatsServer::start(JETSTREAM);
     let leaving = taking(&nats, 1_000);
     let clients: Vec<_> = (0..200).map(|_| leaving.connected()).collect();
     assert_eq!(forecast(&leaving), (4_000, 1), "a node that is alone makes nobody wait");
@@ -329,7 +332,7 @@ fn look_on(mut client: WebSocket, name: &str, publishes: bool) -> Seen {
         publish(&mut client, &mut sent);
     }
     loop {
-        match client.next() {
+        match client.next_message() {
             Ok(message) if message["push"]["pub"].is_object() => {
                 let publication = &message["push"]["pub"];
                 assert_eq!(publication["offset"].as_u64(), Some(seen.data.len() as u64 + 1), "no gap and no double");

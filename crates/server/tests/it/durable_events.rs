@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use touchline_server::{EventsSettings, NamedEvents, Settings};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{PATIENCE, until};
 
 use super::backend::{Answer, Backend};
 use super::bans::Scratch;
 use super::bans_of_nodes::port_of;
 use super::link::Link;
-use super::postgres::Postgres;
-use super::support::{PATIENCE, TestServer, WebSocket, until};
+use super::support::TestServer;
 
 const TYPES: [&str; 6] = ["connected", "disconnected", "occupied", "vacated", "user_online", "user_offline"];
 
@@ -210,7 +212,7 @@ fn an_endpoint_that_fails_for_a_while_gets_everything_in_order() {
 #[test]
 fn a_node_that_is_cut_from_the_database_is_told_as_gone_and_back() {
     let (scratch, receiver) = (Scratch::new("durable-cut"), Receiver::start());
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     let links = [Link::to(port_of(&postgres)), Link::to(port_of(&postgres))];
     let servers = [0, 1].map(|at| {
         TestServer::with(|settings| {

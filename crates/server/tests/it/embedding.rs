@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use touchline_server::{
     HookAnswer, HookCall, HookClient, HookFuture, HookHandler, HookKind, Running, Server, ServerHandle, Settings,
 };
+use touchline_testkit::websocket::Heard;
 
-use super::support::{Heard, TestServer, open, settings};
+use super::support::{TestServer, open, settings};
 
 /// Answers by a function, and records the kinds of its questions.
 struct Handler<F> {

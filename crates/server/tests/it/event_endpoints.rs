@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use touchline_server::{EventsSettings, NamedEvents};
+use touchline_testkit::until;
 
 use super::backend::{Answer, Backend};
 use super::events::{accepting, connected, told, wait_for};
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 fn figure(server: &TestServer, name: &str, labels: &str) -> u64 {
     server.metric(&format!("touchline_{name}{{endpoint=\"backend\"{labels}}}"))

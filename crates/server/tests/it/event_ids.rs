@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::Server;
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::until;
+use touchline_testkit::websocket::WebSocket;
 
 use super::backend::Backend;
 use super::events::{accepting, connected, events, told, wait_for};
 use super::link::Link;
-use super::nats::Nats;
 use super::registry::devices;
-use super::support::{TestServer, WebSocket, settings, token, until};
+use super::support::{TestServer, settings, token};
 
 /// All events by source and id; each pair has one content. On a slow machine, a node may be lost twice before it knows
 /// of the first time. Then the end of its client is reported once more, with another time (`What does not hold` of the
@@ -94,7 +96,7 @@ fn no_client_is_untold_because_of_what_it_says_of_itself() {
 }
 
 /// A node whose clients another node reports as gone.
-fn node(nats: &Nats, backend: &Backend, name: &str) -> (TestServer, Link) {
+fn node(nats: &NatsServer, backend: &Backend, name: &str) -> (TestServer, Link) {
     let link = Link::to(nats.port);
     let mut settings = settings();
     settings.node.name = name.to_owned();
@@ -119,7 +121,7 @@ fn seen(server: &TestServer) -> (WebSocket, String) {
 
 #[test]
 fn a_node_that_was_told_as_lost_tells_its_clients_in_a_new_life() {
-    let nats = Nats::start("event-lives", true);
+    let nats = NatsServer::start(JETSTREAM);
     let backend = accepting();
     let (one, _link) = node(&nats, &backend, "one");
     let (two, link) = node(&nats, &backend, "two");

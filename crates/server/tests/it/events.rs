@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use touchline_server::{EventsSettings, NamedEvents, Server, Settings};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{PATIENCE, until};
 
 use super::backend::{Answer, Backend};
 use super::link::Link;
-use super::nats::Nats;
 use super::registry::devices;
-use super::support::{PATIENCE, TestServer, WebSocket, settings, token, until};
+use super::support::{TestServer, settings, token};
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OLD_SECRET: &str = "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
@@ -364,7 +366,7 @@ fn a_message_that_nobody_has_acknowledged_is_told() {
 }
 
 /// The nodes of a cluster, each over its own link.
-fn nodes(nats: &Nats, backend: &Backend, names: &[&str]) -> Vec<(TestServer, Link)> {
+fn nodes(nats: &NatsServer, backend: &Backend, names: &[&str]) -> Vec<(TestServer, Link)> {
     let start = |name: &&str| {
         let link = Link::to(nats.port);
         let server = TestServer::with(|settings| {
@@ -393,7 +395,7 @@ fn reads_presence(client: &mut WebSocket, channel: &str) {
 
 #[test]
 fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
-    let nats = Nats::start("events", true);
+    let nats = NatsServer::start(JETSTREAM);
     let backend = accepting();
     let mut nodes = nodes(&nats, &backend, &["one", "two", "three"]);
     let mut on_one = of_user(&nodes[0].0, "ann");
@@ -437,10 +439,10 @@ fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
 
 #[test]
 fn events_are_messages_of_nats_too() {
-    let nats = Nats::start("events-subject", true);
+    let nats = NatsServer::start(JETSTREAM);
     let server = TestServer::with(|settings| {
         settings.cluster.engine = "nats".to_owned();
-        settings.cluster.nats_url = vec![format!("nats://127.0.0.1:{}", nats.port)];
+        settings.cluster.nats_url = vec![nats.url()];
         let options = EventsSettings {
             endpoint: "nats:events.live".into(),
             types: vec!["connected".into()],

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace, Settings};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::until;
+use touchline_testkit::websocket::WebSocket;
 
 use super::bans::Scratch;
 use super::link::Link;
-use super::nats::Nats;
-use super::postgres::Postgres;
-use super::support::{TestServer, WebSocket, open, token, until};
+use super::support::{TestServer, open, token};
 
 /// Adds channels with everything that a subscriber may ask for.
 fn channels(settings: &mut Settings) {
@@ -336,7 +338,7 @@ fn leaves_out_on_both_nodes([one, two]: &[TestServer; 2], channel: &str) {
 
 #[test]
 fn nodes_of_a_cluster_leave_out_and_count_together() {
-    let nats = Nats::start("exclusion", true);
+    let nats = NatsServer::start(JETSTREAM);
     let link = Link::to(nats.port);
     let nodes = nodes(|settings| {
         channels(settings);
@@ -362,7 +364,7 @@ fn nodes_of_a_cluster_leave_out_and_count_together() {
 #[test]
 fn nodes_that_share_a_database_leave_out() {
     let scratch = Scratch::new("exclusion-postgres");
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     let url = postgres.url();
     let nodes = nodes(|settings| durable(settings, &url));
     leaves_out_on_both_nodes(&nodes, "durable:a");

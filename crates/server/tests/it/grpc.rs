@@ -7,10 +7,11 @@ use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use touchline_server::{ApiKeySettings, NamedApiKey, Settings, operations};
+use touchline_testkit::until;
 
 use super::grpc_client::{GrpcCaller, encode, method_of, methods};
 use super::issuer::{KeyEndpoint, Signer};
-use super::support::{KEY, TestServer, until};
+use super::support::{KEY, TestServer};
 use super::unauthenticated::certificate;
 
 const GRPC_KEY: &str = "key-of-grpc";
@@ -307,15 +308,15 @@ fn what_is_not_grpc_is_refused_in_terms_of_http() {
     let at_grpc = |bytes: &str| {
         use std::io::Write as _;
         let mut socket = std::net::TcpStream::connect(server.grpc()).expect("it listens");
-        socket.set_read_timeout(Some(super::support::PATIENCE)).expect("sockets have timeouts");
+        socket.set_read_timeout(Some(touchline_testkit::PATIENCE)).expect("sockets have timeouts");
         socket.write_all(bytes.as_bytes()).expect("it reads");
-        super::support::to_the_end(&mut socket)
+        touchline_testkit::http::to_the_end(&mut socket)
     };
     for path in ["/api/info", "/metrics", "/health", "/connection/websocket"] {
         let answer = at_grpc(&format!("GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 505"), "{path}: {answer}");
     }
-    let upgrade = super::support::handshake("");
+    let upgrade = touchline_testkit::websocket::handshake("");
     assert!(at_grpc(&upgrade.replace("Connection: Upgrade", "Connection: close, Upgrade")).starts_with("HTTP/1.1 505"));
 }
 

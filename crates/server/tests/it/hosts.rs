@@ -4,8 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
+use touchline_testkit::PATIENCE;
+use touchline_testkit::websocket::handshake;
 
-use crate::support::{PATIENCE, TestServer, handshake};
+use crate::support::TestServer;
 
 /// Sends a request in two ways. In one piece, the shard answers it itself if it can. After another request, hyper reads
 /// it.

@@ -5,8 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::json;
+use touchline_testkit::http::fill;
+use touchline_testkit::websocket::frame as websocket_frame;
+use touchline_testkit::{PATIENCE, until};
 
-use crate::support::{KEY, PATIENCE, TestServer, fill, frame as websocket_frame, until};
+use crate::support::{KEY, TestServer};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

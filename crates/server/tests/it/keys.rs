@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use touchline_server::{ClaimPath, ClaimPaths, ProviderOptions, Regex, Settings, TokenProvider};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket};
 
 use super::backend::{Answer, Backend};
 use super::issuer::{KeyEndpoint, Signer, hmac_token};
-use super::support::{Heard, SECRET, TestServer, WebSocket, token, until};
+use super::support::{SECRET, TestServer, token};
 
 /// The result of a connect with a token: the user, or the number of the refusal.
 #[derive(Debug, PartialEq)]
@@ -20,7 +22,7 @@ enum Outcome {
 fn connect(server: &TestServer, token: &str) -> Outcome {
     let mut client = server.websocket();
     client.send_json(json!({"id": 1, "connect": {"token": token}}));
-    match client.next() {
+    match client.next_message() {
         Ok(reply) if reply["connect"].is_object() => Outcome::In,
         Ok(reply) => Outcome::Error(
             reply["error"]["code"].as_u64().expect("a number"),

@@ -9,9 +9,12 @@ use touchline_server::{
     BucketBlock, ChannelOptions, CommandLimitSettings, Namespace, OnLimit, RateBucket, RateBuckets, RateOverride,
     Settings, SharedCommandLimitSettings,
 };
+use touchline_testkit::http::{head_of, up_to};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket, handshake};
 
 use crate::backend::{Answer, Backend};
-use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, open, token, until, up_to};
+use crate::support::{TestServer, open, token};
 
 /// This many in an hour, so that none comes back within a test.
 pub(crate) fn rate(rate: u32) -> RateBuckets {
@@ -357,7 +360,7 @@ fn a_client_that_leaves_while_its_commands_wait_is_gone_at_once() {
         });
         until("commands wait", || over(&server, "client_command", "presence_stats", "slowed") > 0);
         if says_goodbye {
-            socket.say_goodbye();
+            socket.send_close();
         } else {
             drop(socket);
         }
@@ -435,7 +438,7 @@ fn lines_and_emulated_commands_are_slowed_too() {
     let mut socket = server.line_socket();
     socket.write_all(format!("{{\"id\":1,\"connect\":{{}}}}\n{}", commands(2)).as_bytes()).expect("it listens");
     socket.shutdown(std::net::Shutdown::Write).expect("it is open");
-    let text = crate::support::to_the_end(&mut socket);
+    let text = touchline_testkit::http::to_the_end(&mut socket);
     assert_eq!(answers(&text), 20, "{text}");
     let mut stream = server.socket();
     let body = r#"{"id":1,"connect":{}}"#;

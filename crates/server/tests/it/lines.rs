@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 use touchline_server::SlowConsumer;
+use touchline_testkit::until;
 
-use crate::support::{TestServer, until};
+use crate::support::TestServer;
 
 /// Twelve times as long as a peer may acknowledge nothing in this test.
 const READS_FOR: Duration = Duration::from_secs(6);

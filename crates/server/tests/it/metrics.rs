@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use touchline_config::Settings;
 use touchline_engine::{ChannelOptions, Namespace};
+use touchline_testkit::until;
 
-use crate::support::{TestServer, until};
+use crate::support::TestServer;
 
 fn namespaces(settings: &mut Settings) {
     let open = ChannelOptions {

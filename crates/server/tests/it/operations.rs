@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use touchline_server::operations;
+use touchline_testkit::until;
+use touchline_testkit::websocket::Heard;
 
-use crate::support::{Heard, KEY, TestServer, token, until};
+use crate::support::{KEY, TestServer, token};
 
 #[test]
 fn every_way_to_show_the_key_works_and_no_other() {

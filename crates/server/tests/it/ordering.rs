@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 use serde_json::{Value, json};
+use touchline_testkit::websocket::{frame, handshake};
 
-use crate::support::{KEY, TestServer, frame, handshake};
+use crate::support::{KEY, TestServer};
 
 const CLIENTS: usize = 2_000;
 const DRIVERS: usize = 4;

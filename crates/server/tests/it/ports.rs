@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use touchline_server::{Server, Settings};
+use touchline_testkit::PATIENCE;
+use touchline_testkit::http::head_of;
+use touchline_testkit::websocket::handshake;
 
-use crate::support::{KEY, PATIENCE, TestServer, handshake, head_of, settings};
+use crate::support::{KEY, TestServer, settings};
 
 /// The status of a request to an address, and the answer's body.
 fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {

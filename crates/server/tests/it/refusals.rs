@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use touchline_server::Settings;
+use touchline_testkit::websocket::Heard;
 
-use crate::support::{Heard, KEY, TestServer};
+use crate::support::{KEY, TestServer};
 
 /// How often each case is tried: a fault that depends on the order of two packets does not appear each time.
 const TRIES: usize = 30;

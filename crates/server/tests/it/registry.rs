@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use touchline_server::{ScopeOptions, Settings};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket};
 
-use crate::support::{Heard, TestServer, WebSocket, token, until};
+use crate::support::{TestServer, token};
 
 pub(crate) fn devices(settings: &mut Settings) {
     settings.registry.scopes.push(ScopeOptions {

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use touchline_server::http::{Request, Response};
 use touchline_server::{Bytes, Server};
+use touchline_testkit::websocket::Heard;
 
-use crate::support::{Heard, TestServer, settings, token};
+use crate::support::{TestServer, settings, token};
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
@@ -268,8 +269,8 @@ fn joins_come_behind_the_reply_and_leaves_when_a_socket_breaks() {
 
 #[test]
 fn control_frames_are_answered_between_fragments() {
-    use crate::support::frame;
     use std::io::Write;
+    use touchline_testkit::websocket::frame;
     let server = TestServer::start();
     let mut client = server.connected();
     let text = json!({"id": 7, "unsubscribe": {"channel": "x"}}).to_string();

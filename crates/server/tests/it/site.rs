@@ -6,8 +6,9 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 use touchline_server::http::{Request, Response};
 use touchline_server::{Bytes, Server, Settings, Site, SiteFile, StartError};
+use touchline_testkit::http::{head_of, to_the_end};
 
-use crate::support::{TestServer, head_of, settings, to_the_end};
+use crate::support::{TestServer, settings};
 
 const SCRIPT: &[u8] = include_bytes!("site.rs");
 const PAGE: &[u8] = b"<!doctype html><script type=module src=\"/app/main.js\"></script>";

@@ -8,8 +8,11 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
+use touchline_testkit::http::head_of;
+use touchline_testkit::websocket::handshake;
+use touchline_testkit::{PATIENCE, until};
 
-use crate::support::{KEY, PATIENCE, TestServer, handshake, head_of, until};
+use crate::support::{KEY, TestServer};
 
 const LIMIT: usize = 8;
 
