@@ -3,19 +3,21 @@
 use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
+use touchline_testkit::http::{HttpClient, socket, status};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::websocket::{WebSocket, handshake};
+use touchline_testkit::{PATIENCE, comes};
 
-use crate::support::http::{Http, raw, socket, status};
+use crate::support::http::{http, raw};
 use crate::support::server::{Server, with_namespace};
 use crate::support::token::token;
 use crate::support::watch::Watch;
-use crate::support::websocket::{WebSocket, handshake};
-use crate::support::{FLOOD, MIB, PATIENCE, alone, comes};
+use crate::support::{FLOOD, MIB, alone};
 
 const SLACK: u64 = 24 * MIB;
 
@@ -118,8 +120,8 @@ fn databases_are_their_owners_alone() {
         "primary": {"url": "sqlite:data/primary.db"}, "stats": {"enabled": true, "url": "sqlite:data/stats.db"},
     });
     let server = Server::in_shell("umask 022 && exec \"$0\" serve --config \"$1\"", &changes);
-    Http::new(server.address).publish("kept:a", &json!(1));
-    let data = server.directory.join("data");
+    http(server.address).publish("kept:a", &json!(1));
+    let data = server.folder().join("data");
     assert_eq!(mode(&data), 0o700, "{}", data.display());
     let files: Vec<_> = std::fs::read_dir(&data).expect("it is there").flatten().map(|entry| entry.path()).collect();
     assert!(files.iter().any(|file| file.ends_with("primary.db")), "{files:?}");
@@ -139,39 +141,15 @@ fn a_configuration_that_others_can_read_is_warned_of() {
     );
 }
 
-/// A NATS server. It ends when the value is dropped.
-struct Nats(Child, PathBuf);
-
-impl Nats {
-    fn start() -> (Self, String) {
-        let port = crate::postgres::free_port();
-        let store = std::env::temp_dir().join(format!("touchline-attacks-nats-{}", std::process::id()));
-        let mut command = Command::new("nats-server");
-        command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(&store);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let nats = Nats(command.spawn().expect("nats-server is installed (Debian package nats-server)"), store);
-        assert!(comes(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()));
-        (nats, format!("nats://127.0.0.1:{port}"))
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let _ = std::fs::remove_dir_all(&self.1);
-    }
-}
-
 #[test]
 fn commands_for_nodes_that_nobody_knows_are_not_handed_on() {
     let _alone = alone();
-    let (_nats, url) = Nats::start();
-    let cluster = json!({"cluster": {"engine": "nats", "name": "attacks", "nats_url": [url]}});
+    let nats = NatsServer::start(JETSTREAM);
+    let cluster = json!({"cluster": {"engine": "nats", "name": "attacks", "nats_url": [nats.url()]}});
     let (server, _other) = (Server::with(&cluster), Server::with(&cluster));
-    let mut http = Http::new(server.address);
-    assert!(comes(PATIENCE, || http.request("GET", "/health", "", "").is_some_and(|(status, _)| status == 200)));
-    let nodes = |http: &mut Http| http.api("info", &json!({}))["result"]["nodes"].as_array().map_or(0, Vec::len);
+    let mut http = http(server.address);
+    assert!(comes(PATIENCE, || http.request("GET", "/health", "", "").is_ok_and(|(status, _)| status == 200)));
+    let nodes = |http: &mut HttpClient| http.api("info", &json!({}))["result"]["nodes"].as_array().map_or(0, Vec::len);
     assert!(comes(PATIENCE, || nodes(&mut http) == 2), "the nodes see each other");
     let mut watch = Watch::begin("300 commands for nodes that do not exist", &server);
     let mut told = Vec::new();
@@ -189,7 +167,7 @@ fn commands_for_nodes_that_nobody_knows_are_not_handed_on() {
 fn a_stranger_with_a_session_id_commands_nobodys_stream() {
     let _alone = alone();
     let server = Server::start();
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     let mut watch = Watch::begin("forged sessions of emulation", &server);
     let mut stream = socket(server.address);
     let body = json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann"}))}}).to_string();
@@ -207,7 +185,7 @@ fn a_stranger_with_a_session_id_commands_nobodys_stream() {
         let mut forged = session.as_bytes().to_vec();
         forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
         let body = json!({"session": String::from_utf8_lossy(&forged), "node": node, "data": command});
-        http.request("POST", "/emulation", "", &body.to_string());
+        let _ = http.request("POST", "/emulation", "", &body.to_string());
     }
     std::thread::sleep(Duration::from_millis(200));
     let history = http.api("history", &json!({"channel": "big:forged", "limit": -1}));

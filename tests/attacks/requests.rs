@@ -6,13 +6,16 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use touchline_testkit::PATIENCE;
+use touchline_testkit::http::{socket, status};
+use touchline_testkit::websocket::{WebSocket, frame, handshake};
 
-use crate::support::http::{Http, raw, rest, socket, status};
+use crate::support::http::{http, raw, rest};
 use crate::support::lines::Lines;
 use crate::support::server::{KEY, Server};
 use crate::support::watch::Watch;
-use crate::support::websocket::{Told, WebSocket, frame, handshake};
-use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
+use crate::support::websocket::{Attacker, Told};
+use crate::support::{FLOOD, MIB, alone, size};
 
 const SLACK: u64 = 24 * MIB;
 const SHORTLY: Duration = Duration::from_secs(1);
@@ -166,7 +169,7 @@ fn the_port_of_lines_ends_at_the_first_line_of_http() {
         watch.told(format!("{method}: {} lines", heard.len()));
         assert!(!heard.iter().any(|line| line.contains("\"connect\"")), "{method}: {heard:?}");
     }
-    let history = Http::new(server.address).api("history", &json!({"channel": "big:a", "limit": -1}));
+    let history = http(server.address).api("history", &json!({"channel": "big:a", "limit": -1}));
     watch.end(SLACK);
     assert_eq!(history["result"]["publications"].as_array().map_or(0, Vec::len), 0, "{history}");
 }
@@ -241,7 +244,7 @@ fn bombs_of_deflate_are_defused() {
     for _ in 0..100 {
         let socket = socket(server.address);
         let mut attacker = WebSocket::over(socket, "Sec-WebSocket-Extensions: permessage-deflate\r\n");
-        attacker.send(&bomb);
+        attacker.send_bytes(&bomb);
         told.push(attacker.end(PATIENCE));
     }
     told.dedup();

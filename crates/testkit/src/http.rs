@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::wait::PATIENCE;
 
@@ -51,6 +51,24 @@ impl HttpClient {
     pub fn api(&mut self, operation: &str, body: &Value) -> Value {
         let answer = self.call(operation, body).or_else(|_| self.call(operation, body));
         answer.unwrap_or_else(|reason| panic!("no answer to {operation}: {reason}"))
+    }
+
+    /// Publishes data in a channel of a running server, and returns the whole answer.
+    ///
+    /// # Panics
+    /// If the connection breaks twice, or the answer is not JSON.
+    #[track_caller]
+    pub fn publish(&mut self, channel: &str, data: &Value) -> Value {
+        self.api("publish", &json!({"channel": channel, "data": data}))
+    }
+
+    /// The value of a counter or gauge of `/metrics`: the sum over all labels.
+    ///
+    /// # Panics
+    /// If the connection breaks.
+    #[track_caller]
+    pub fn metric(&mut self, name: &str) -> u64 {
+        metric(&self.request("GET", "/metrics", "", "").expect("metrics are served").1, name)
     }
 
     fn try_request(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Result<(u16, String), String> {

@@ -38,6 +38,7 @@ fn a_call_ends_in_the_time_that_was_typed() {
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut is_open = stream.write_all(head).is_ok();
         while is_open {
+            // waits: the chunks of an endless answer come slowly.
             thread::sleep(std::time::Duration::from_millis(20));
             is_open = stream.write_all(b"1\r\nx\r\n").is_ok();
         }

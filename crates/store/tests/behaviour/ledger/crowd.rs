@@ -96,6 +96,7 @@ fn nodes_that_write_at_once_tell_each_change_once() {
             let began = Instant::now();
             while began.elapsed() < Duration::from_secs(8) {
                 real.advance_shared(200);
+                // waits: the shared clock advances step by step while the nodes write.
                 std::thread::sleep(Duration::from_millis(5));
             }
             is_over.store(true, Relaxed);
