@@ -12,7 +12,7 @@ use crate::support::http::http;
 use crate::support::server::{Server, with_namespace};
 use crate::support::watch::Watch;
 use crate::support::websocket::{Attacker, Told, crowd, narrow};
-use crate::support::{FLOOD, MIB, alone, http, size};
+use crate::support::{FLOOD, MIB, alone, http, pause, size};
 
 const SLACK: u64 = 24 * MIB;
 /// The number of history commands that fit into one message of 64 KB.
@@ -52,7 +52,7 @@ fn a_message_of_60_kb_that_asks_for_histories_and_does_not_read_costs_one_answer
     let mut attacker = session(server.address);
     let mut watch = Watch::begin("1,100 histories of 6 MB in a message, not read", &server);
     attacker.send_bytes(&text(&questions(300)));
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let first = attacker.next_message();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     // The server sends one answer and makes the next one. Each exists as text and as a frame.
@@ -123,7 +123,7 @@ fn presence_of_3000_asked_1000_times_and_not_read_costs_one_answer() {
         (2..1_300).map(|id| format!("{{\"id\":{id},\"presence\":{{\"channel\":\"room:a\"}}}}")).collect();
     let mut watch = Watch::begin("1,300 presences of 3,000 in a message, not read", &server);
     attacker.send_bytes(&text(&message));
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let first = attacker.next_message();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * MIB + SLACK);
@@ -155,7 +155,7 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
         .collect();
     let mut watch = Watch::begin("720 pages of 4 MB of names in a message, not read", &server);
     attacker.send_bytes(&text(&message));
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let first = attacker.next_message();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * 5 * MIB + SLACK);
@@ -194,7 +194,7 @@ fn a_crowd_that_asks_for_the_most_and_reads_nothing_stays_within_the_nodes_budge
         let _ = socket.write_all(&opening);
         crowd.push(socket);
     }
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let refused = crowd.iter().filter(|socket| !is_upgraded(socket)).count();
     watch.told(format!("{refused} of {crowd_size} not let in"));
     watch.end(BUDGET * MIB + UNSEEN + crowd_size as u64 * EACH + SLACK);

@@ -14,7 +14,7 @@ use crate::support::http::http;
 use crate::support::server::{Server, merged, with_namespace};
 use crate::support::watch::Watch;
 use crate::support::websocket::{Attacker, Told, crowd, flood};
-use crate::support::{FLOOD, MIB, alone, size};
+use crate::support::{FLOOD, MIB, alone, pause, size};
 
 const SLACK: u64 = 24 * MIB;
 /// The longest time for another client's request to the directory, or for `/metrics`, on a machine without other load.
@@ -39,7 +39,7 @@ fn asker(address: SocketAddr) -> (Arc<AtomicBool>, std::thread::JoinHandle<Durat
             if flag.load(Relaxed) {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            pause(Duration::from_millis(20));
         }
         worst
     });
@@ -61,7 +61,7 @@ fn a_client_that_asks_who_is_there_without_end_stops_nobodys_directory() {
         flood(std::slice::from_ref(&attacker.socket), &text(&question.repeat(1_000)), FLOOD, true);
         // The attacker disconnects, so no client needs the answers to its requests any more.
         drop(attacker);
-        std::thread::sleep(Duration::from_millis(500));
+        pause(Duration::from_millis(500));
         is_over.store(true, Relaxed);
         let worst = asker.join().expect("it ends");
         watch.told(format!("another's question took {worst:?} at worst"));
@@ -88,7 +88,7 @@ fn a_message_to_a_group_of_500_is_there_once() {
         .reply(&json!(21))
         .map(|reply| if reply["error"].is_null() { json!("sent") } else { reply["error"]["code"].clone() });
     // This is long enough for a hundred measurements. Nine in ten of them decide.
-    std::thread::sleep(Duration::from_secs(2));
+    pause(Duration::from_secs(2));
     watch.told(format!("{last:?}"));
     // The memory of the messages, each once, and of the members' socket buffers.
     watch.end(20 * 64 * 1024 + 16 * MIB + SLACK);

@@ -15,7 +15,7 @@ use crate::support::lines::Lines;
 use crate::support::server::{KEY, Server};
 use crate::support::watch::Watch;
 use crate::support::websocket::{Attacker, Told};
-use crate::support::{FLOOD, MIB, alone, size};
+use crate::support::{FLOOD, MIB, alone, pause, size};
 
 const SLACK: u64 = 24 * MIB;
 const SHORTLY: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ fn a_refusal_is_written_although_the_body_comes_later() {
             );
             let _ = socket.write_all(head.as_bytes());
             // The attacker sends the bytes at once, or half a millisecond later.
-            std::thread::sleep(Duration::from_micros(500) * (round % 2) as u32);
+            pause(Duration::from_micros(500) * (round % 2) as u32);
             let _ = socket.write_all(&[b'x'; 20_000]);
             let answer = status(&rest(&mut socket, PATIENCE));
             if answer != expected {
@@ -118,7 +118,7 @@ fn heads_that_come_a_byte_at_a_time_end_after_their_time() {
         for socket in &mut sockets {
             let _ = socket.write_all(b"x");
         }
-        std::thread::sleep(Duration::from_millis(200));
+        pause(Duration::from_millis(200));
     }
     let gone = sockets.iter().filter(|socket| has_ended(socket)).count();
     watch.told(format!("{gone} of {crowd} ended"));
@@ -146,7 +146,7 @@ fn a_crowd_that_only_connects_costs_little_and_is_dismissed() {
     let crowd = size(4_000, 10_000);
     let mut watch = Watch::begin("sockets that say nothing", &server);
     let sockets: Vec<TcpStream> = (0..crowd).map(|_| socket(server.address)).collect();
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let gone = sockets.iter().filter(|socket| has_ended(socket)).count();
     watch.told(format!("{gone} of {crowd} ended"));
     watch.end(crowd as u64 * 8 * 1024 + SLACK);

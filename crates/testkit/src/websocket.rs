@@ -49,7 +49,7 @@ impl From<TcpStream> for WebSocket {
 /// The request of a handshake, with more header fields. `extra` ends with a line feed.
 pub fn handshake(extra: &str) -> String {
     format!(
-        "GET /connection/websocket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        "GET /connection/websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extra}\r\n"
     )
 }
@@ -137,6 +137,17 @@ impl WebSocket {
         let is_there = !self.lines.is_empty() || self.socket.peek(&mut [0]).is_ok();
         let _ = self.socket.set_read_timeout(Some(PATIENCE));
         is_there
+    }
+
+    /// Whether bytes or the end have arrived.
+    ///
+    /// # Panics
+    /// If the socket has no descriptor any more.
+    pub fn is_readable(&self) -> bool {
+        self.socket.set_nonblocking(true).expect("sockets have this option");
+        let is_readable = self.socket.peek(&mut [0]).is_ok();
+        self.socket.set_nonblocking(false).expect("sockets have this option");
+        is_readable
     }
 
     /// The next frame.

@@ -42,6 +42,12 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("TOUCHLINE_ATTACKS_LONG").is_some()
 }
 
+/// A pause of an attacker or of a measurement.
+pub(crate) fn pause(lasting: Duration) {
+    // waits: attacks and measurements last for a known time.
+    std::thread::sleep(lasting);
+}
+
 /// The first number for short attacks, the second for long ones.
 pub(crate) fn size(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }

@@ -13,9 +13,9 @@ use serde_json::json;
 use touchline_testkit::websocket::WebSocket;
 use touchline_testkit::{PATIENCE, comes};
 
-use super::MIB;
 use super::http::http;
 use super::server::{KEY, Server, memory};
+use super::{MIB, pause};
 
 /// The time between two requests to `/health`.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -170,7 +170,7 @@ fn keep_below(process: u32, is_over: &AtomicBool) -> bool {
             let _ = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).status();
             return true;
         }
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     false
 }
@@ -186,7 +186,7 @@ fn look(address: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
         let answer = http.request("GET", "/health", "", "").or_else(|_| http.request("GET", "/health", "", ""));
         let is_well = answer.is_ok_and(|(status, _)| status == 200);
         times.push(if is_well { began.elapsed() } else { PATIENCE });
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     times
 }
@@ -207,7 +207,7 @@ fn echo(is_over: &AtomicBool) -> Vec<Duration> {
         let _ = socket.write_all(&byte);
         let _ = socket.read_exact(&mut byte);
         times.push(began.elapsed());
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     times
 }
@@ -229,7 +229,7 @@ fn stretch(is_over: &AtomicBool) -> f64 {
         while used() - before < WORK && began.elapsed() < WORK * 50 {}
         of_core += used() - before;
         of_clock += began.elapsed();
-        std::thread::sleep(WORK * 9);
+        pause(WORK * 9);
     }
     (of_clock.as_secs_f64() / of_core.as_secs_f64().max(f64::EPSILON)).clamp(1.0, STRETCH_MAX)
 }
@@ -245,7 +245,7 @@ fn publish(address: SocketAddr, is_over: &AtomicBool) -> (u64, Option<String>) {
             Ok((200, answer)) if answer.contains("result") => last += 1,
             other => return (last, Some(format!("a publication was answered by {other:?}"))),
         }
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     (last, None)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use touchline_testkit::websocket::{Heard, WebSocket, handshake, text};
 
-use super::http;
+use super::{http, pause};
 
 /// An empty masked ping.
 pub(crate) const PING: &[u8] = &[0x89, 0x80, 0, 0, 0, 0];
@@ -110,7 +110,7 @@ pub(crate) fn flood(sockets: &[TcpStream], bytes: &[u8], lasting: Duration, is_r
             }
         }
         if is_stuck {
-            std::thread::sleep(Duration::from_millis(1));
+            pause(Duration::from_millis(1));
         }
     }
     sockets.iter().for_each(|socket| socket.set_nonblocking(false).expect("sockets have this option"));

@@ -125,6 +125,7 @@ fn a_service_manager_that_does_not_read_holds_nothing_up() {
     let manager = Manager::new(&place);
     let mut server = manager.serve(&place, Some(Duration::from_millis(20)));
     // The service manager does not read: about ten messages fit into the socket, and later ones do not.
+    // waits: the server sends some fifty messages.
     std::thread::sleep(Duration::from_secs(1));
     let address = server.address("ready");
     let published = place.run(&["publish", "a", "1", "--api", &format!("http://{address}"), "--key", KEY]);

@@ -14,4 +14,5 @@ mod purity;
 mod reference;
 mod seeds;
 mod sizes;
+mod waits;
 mod words;

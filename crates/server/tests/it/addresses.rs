@@ -31,6 +31,7 @@ fn is_local(server: &TestServer, pieces: &[&[u8]]) -> bool {
     let mut socket = server.socket();
     for piece in pieces {
         socket.write_all(piece).expect("the server listens");
+        // waits: each piece comes in a packet of its own.
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     let head = head_of(&mut socket);
@@ -127,7 +128,7 @@ fn three_hundred_behind_one_proxy_have_an_address_each() {
     crowd.push(status(&server, &of(7)));
     assert_eq!(crowd[300].0, "101", "a second one");
     assert_eq!(status(&server, &of(7)).0, "429", "a third one");
-    assert!(server.metric("touchline_denied_by_address_total") >= 1);
+    until("touchline_denied_by_address_total >= 1", || server.metric("touchline_denied_by_address_total") >= 1);
     crowd.clear();
     until("places are given back", || server.metric("touchline_connections") == 0);
     assert_eq!(status(&server, &of(7)).0, "101");
@@ -197,6 +198,7 @@ fn a_header_of_the_proxy_protocol_has_to_come_in_time_and_from_a_trusted_proxy()
         TestServer::with(|settings| {
             settings.http_server.trusted_proxies = vec![trusted.into()];
             settings.http_server.proxy_protocol = true;
+            // Short: the test waits for the timeout.
             settings.http_server.header_timeout = std::time::Duration::from_millis(200);
         })
     };

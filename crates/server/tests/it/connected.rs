@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, ScopeOptions};
-use touchline_testkit::until;
 use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{until, until_eq};
 
 use super::bans::connected;
 use super::support::{TestServer, token};
@@ -446,6 +446,7 @@ fn connections_with_more_subscriptions_than_a_turn_looks_at_are_all_told() {
 fn what_a_client_does_not_read_and_how_long_it_takes_to_answer_is_told() {
     let server = TestServer::with(|settings| {
         settings.client.ping_interval = std::time::Duration::from_secs(5);
+        // Short: the test waits for the timeout.
         settings.client.pong_timeout = std::time::Duration::from_secs(4);
         settings.client.queue_max_size = 100_000_000;
     });
@@ -551,8 +552,7 @@ fn when_a_user_was_online_survives_a_restart_in_sqlite_and_expires() {
     drop(of_user(&server, json!({"sub": "bob"}), json!({})));
     let bob = last_seen(&server, "bob");
     assert!(bob.is_some());
-    let (_, metrics) = server.http("GET", "/metrics", "", "");
-    assert!(metrics.contains("touchline_user_status_dropped_total 0"), "{metrics}");
+    until_eq(0, || server.metric("touchline_user_status_dropped_total"));
     drop(server);
     drop(ann);
     let server = start(month);
@@ -562,9 +562,6 @@ fn when_a_user_was_online_survives_a_restart_in_sqlite_and_expires() {
         assert_eq!(status(&server, user), json!({"user": user, "is_online": false}));
     }
     drop(server);
-    std::thread::sleep(std::time::Duration::from_millis(1_100));
-    let server = start(std::time::Duration::from_secs(1));
-    assert_eq!(last_seen(&server, "bob"), None, "it has expired");
-    drop(server);
+    until("the time has expired", || last_seen(&start(std::time::Duration::from_secs(1)), "bob").is_none());
     let _ = std::fs::remove_dir_all(&directory);
 }

@@ -24,12 +24,20 @@ fn with_time(spread: Duration) -> TestServer {
     TestServer::with(|settings| {
         settings.shutdown.spread = spread;
         settings.shutdown.timeout = 10 * PATIENCE;
+        // Short: it ends the connections that never send a head.
         settings.http_server.header_timeout = Duration::from_secs(1);
     })
 }
 
 fn begin_to_stop(mut server: TestServer) -> JoinHandle<()> {
     std::thread::spawn(move || server.stop())
+}
+
+/// Asserts that a node which has started to stop waits for its clients.
+pub(crate) fn still_runs(stopping: &JoinHandle<()>) {
+    // waits: several times as long as a node needs that waits for no client.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!stopping.is_finished(), "the node waits for its clients");
 }
 
 fn has_stopped(stopping: JoinHandle<()>) {
@@ -42,30 +50,25 @@ fn part(client: &mut WebSocket) {
     let _ = client.socket.write_all(&frame(0x88, &1000u16.to_be_bytes()));
 }
 
+/// `drain::plan` tests how the node spreads the disconnects over time.
 #[test]
-fn clients_are_told_over_the_configured_time() {
+fn all_clients_are_disconnected_by_a_stop() {
     let mut server = TestServer::with(|settings| settings.shutdown.spread = Duration::from_millis(400));
     let clients: Vec<_> = (0..40).map(|_| server.connected()).collect();
-    let started = std::time::Instant::now();
     let listeners: Vec<_> = clients
         .into_iter()
         .map(|mut client| {
             std::thread::spawn(move || {
                 let heard = client.close();
                 part(&mut client);
-                (heard, started.elapsed())
+                heard
             })
         })
         .collect();
     server.stop();
-    let mut times = Vec::new();
     for listener in listeners {
-        let (heard, at) = listener.join().expect("listeners don't panic");
-        assert_eq!(heard, Heard::Close(3001, "shutdown".into()));
-        times.push(at);
+        assert_eq!(listener.join().expect("listeners don't panic"), Heard::Close(3001, "shutdown".into()));
     }
-    times.sort();
-    assert!(times[39] - times[0] >= Duration::from_millis(200), "spread over {:?}", times[39] - times[0]);
 }
 
 /// A node of a cluster that reports this connect rate.
@@ -213,9 +216,7 @@ fn a_request_that_was_taken_is_answered_however_late_its_body_ends() {
             assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
             part(&mut client);
         }
-        // Several times as long as a node needs that waits for no client.
-        std::thread::sleep(Duration::from_millis(500));
-        assert!(!stopping.is_finished(), "the node waits for the requests that it has taken");
+        still_runs(&stopping);
         let mut offsets: Vec<_> = taken
             .into_iter()
             .map(|mut taken| {
@@ -256,7 +257,7 @@ fn an_answer_that_is_on_its_way_arrives_whole() {
     assert_eq!(reader.peek(&mut first).expect("an answer begins"), 1);
     let stopping = begin_to_stop(server);
     is_closed(&idle);
-    std::thread::sleep(Duration::from_millis(500));
+    still_runs(&stopping);
     let (_, answer) = answer_of(&mut reader);
     let publications = answer["result"]["publications"].as_array().expect("a list");
     assert_eq!(publications.len(), PUBLICATIONS);
@@ -295,8 +296,8 @@ fn a_subscriber_that_is_behind_gets_all_before_its_goodbye() {
     let idle = kept(&server);
     let stopping = begin_to_stop(server);
     is_closed(&idle);
-    // Within this time it is sent the disconnect, behind everything that it has not read.
-    std::thread::sleep(Duration::from_millis(500));
+    // The node sends the disconnect after everything that the client has not read.
+    still_runs(&stopping);
     let seen: Vec<_> = (0..PUBLICATIONS).map(|_| client.publication()).collect();
     let goodbye = client.close();
     part(&mut client);
@@ -416,7 +417,6 @@ fn what_is_acknowledged_while_the_node_drains_reaches_every_subscriber() {
     is_closed(&idle);
     for (taken, data) in held {
         acknowledge(taken, data, &acknowledged);
-        std::thread::sleep(Duration::from_millis(20));
     }
     publishers.into_iter().for_each(|publisher| publisher.join().expect("every request that was taken is answered"));
     has_stopped(stopping);

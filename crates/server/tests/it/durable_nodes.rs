@@ -94,8 +94,9 @@ fn a_node_without_durable_events_is_named() {
         settings.node.name = name.to_owned();
         settings.cluster.engine = "nats".to_owned();
         settings.cluster.nats_url = vec![format!("nats://{}", to_nats.address)];
+        // Short: it only makes the test faster.
         settings.cluster.heartbeat_interval = Duration::from_millis(200);
-        settings.cluster.node_timeout = Duration::from_secs(1);
+        settings.cluster.node_timeout = Duration::from_secs(5);
         on_postgres(settings, &link);
     };
     let teller = TestServer::with(|settings| {

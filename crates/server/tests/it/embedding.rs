@@ -86,6 +86,7 @@ fn a_handler_that_panics_or_hangs_or_lies_is_a_failure_of_its_action_only() {
     }
     let mut settings = settings();
     settings.rpc.without_namespace.proxy_enabled = true;
+    // Short: the test waits for the timeout.
     settings.rpc.proxy.timeout = Duration::from_millis(200);
     let running = Server::builder(settings).hooks(Broken).build().expect("good settings").start().expect("it starts");
     let server = TestServer::of(running);

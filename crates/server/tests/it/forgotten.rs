@@ -37,7 +37,9 @@ pub(crate) fn over(settings: &mut Settings, link: &Link) {
     let url = format!("postgres://postgres@{}/postgres?sslmode=disable", link.address);
     settings.store.primary.url.clone_from(&url);
     settings.store.stats.url = url;
+    // Short: the tests wait until the database is lost.
     settings.store.primary.timeout = Duration::from_secs(2);
+    // Short: the tests wait until the database is lost.
     settings.store.stats.timeout = Duration::from_secs(2);
 }
 
@@ -259,6 +261,7 @@ fn statistics_that_are_locked_are_told_of_in_time() {
     let server = TestServer::with(|settings| {
         keeping(settings);
         in_files(settings, &scratch);
+        // Short: the test waits until the database is lost.
         settings.store.stats.timeout = Duration::from_secs(1);
     });
     track(&mut connected(&server, json!({"sub": "ann"})));

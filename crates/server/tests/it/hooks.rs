@@ -266,6 +266,7 @@ fn a_client_whose_backend_does_not_answer_is_told_to_go_all_the_same() {
     let mut server = TestServer::with(|settings| {
         with_hooks(settings, &backend);
         settings.rpc.proxy.timeout = Duration::from_secs(60);
+        // Short: the test waits for the timeout.
         settings.shutdown.timeout = Duration::from_secs(2);
     });
     let mut client = connected(&server);

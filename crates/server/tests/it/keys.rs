@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use touchline_server::{ClaimPath, ClaimPaths, ProviderOptions, Regex, Settings, TokenProvider};
-use touchline_testkit::until;
 use touchline_testkit::websocket::{Heard, WebSocket};
+use touchline_testkit::{until, until_eq};
 
 use super::backend::{Answer, Backend};
 use super::issuer::{KeyEndpoint, Signer, hmac_token};
@@ -81,8 +81,8 @@ fn every_algorithm_of_a_set_is_verified_and_one_bad_key_does_not_spoil_it() {
     assert_eq!(connect(&server, &only_rs512.token_by("RS512", &claims)), Outcome::In);
     assert_eq!(connect(&server, &said_sig.token(&claims)), Outcome::In);
     assert_eq!(endpoint.fetches(), 1, "the set is fetched once, before clients are accepted");
-    assert_eq!(server.metric("touchline_issuer_keys{section=\"client.token\"}"), 7);
-    assert_eq!(server.metric("touchline_issuer_keys_skipped{section=\"client.token\"}"), 9);
+    until_eq(7, || server.metric("touchline_issuer_keys{section=\"client.token\"}"));
+    until_eq(9, || server.metric("touchline_issuer_keys_skipped{section=\"client.token\"}"));
 
     let modulus = signers[0].jwk()["n"].as_str().expect("text").to_owned();
     let head = |alg: &str, kid: &str| json!({"alg": alg, "kid": kid});

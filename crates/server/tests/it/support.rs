@@ -37,7 +37,9 @@ pub(crate) fn settings() -> Settings {
     settings.client.allow_anonymous_connect_without_token = true;
     settings.health.enabled = true;
     settings.prometheus.enabled = true;
+    // Short: it only makes tests faster.
     settings.shutdown.spread = Duration::from_millis(50);
+    // Short: clients that do not leave end with the test.
     settings.shutdown.timeout = Duration::from_secs(3);
     settings.channel.without_namespace = open();
     let history = ChannelOptions {

@@ -17,6 +17,7 @@ const BAD_TEXT: &str = "a\0b";
 
 /// Settings with which everything that arrives within this time becomes one batch.
 fn in_one_batch(settings: &PrimaryOptions) -> PrimaryOptions {
+    // Short: it only makes the test faster.
     with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000))
 }
 

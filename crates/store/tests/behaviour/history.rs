@@ -206,6 +206,7 @@ fn what_is_removed_is_gone_and_the_position_stays() {
 fn a_channel_is_removed_among_publications_of_the_same_commit() {
     on_both("remove-among", |settings| {
         let together =
+            // Short: it only makes the test faster.
             with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000));
         let stage = Stage::open(&together);
         assert_eq!(stage.offset(publication("a", 1)), 1);

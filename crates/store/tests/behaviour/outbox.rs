@@ -66,6 +66,7 @@ impl Reader {
             dead_table: table("outbox_dead"),
             partitions: 1,
             select_limit: 10,
+            // Short: it only makes the test faster.
             poll_interval: Duration::from_millis(20),
             notification_channel: String::new(),
             tries_lock: true,

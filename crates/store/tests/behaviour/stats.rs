@@ -195,6 +195,7 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             stats.close();
         }
         let stats = Stats::open(&with(&|stats| {
+            // Five days.
             (stats.retention, stats.queue_size) = (Duration::from_millis(5 * day_ms), 100);
         }))
         .expect("it opens");
