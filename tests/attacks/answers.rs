@@ -5,12 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
+use touchline_testkit::PATIENCE;
+use touchline_testkit::websocket::{WebSocket, handshake, text};
 
-use crate::support::http::Http;
+use crate::support::http::http;
 use crate::support::server::{Server, with_namespace};
 use crate::support::watch::Watch;
-use crate::support::websocket::{Told, WebSocket, crowd, handshake, text};
-use crate::support::{FLOOD, MIB, PATIENCE, alone, http, size};
+use crate::support::websocket::{Attacker, Told, crowd, narrow};
+use crate::support::{FLOOD, MIB, alone, http, pause, size};
 
 const SLACK: u64 = 24 * MIB;
 /// The number of history commands that fit into one message of 64 KB.
@@ -18,7 +20,7 @@ const ASKED: usize = 1_100;
 
 /// Fills a channel with 300 publications of 20 KB.
 fn fill(server: &Server, channel: &str) {
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     let data = json!("x".repeat(20_000));
     for _ in 0..300 {
         assert!(http.publish(channel, &data)["result"]["offset"].is_u64());
@@ -36,8 +38,8 @@ fn questions(limit: usize) -> String {
 }
 
 /// A session on a socket with a small receive buffer.
-fn narrow(address: SocketAddr) -> WebSocket {
-    let mut client = WebSocket::narrow(address);
+fn session(address: SocketAddr) -> WebSocket {
+    let mut client = narrow(address);
     client.must(&json!({"id": 1, "connect": {}}));
     client
 }
@@ -47,11 +49,11 @@ fn a_message_of_60_kb_that_asks_for_histories_and_does_not_read_costs_one_answer
     let _alone = alone();
     let server = Server::start();
     fill(&server, "big:a");
-    let mut attacker = narrow(server.address);
+    let mut attacker = session(server.address);
     let mut watch = Watch::begin("1,100 histories of 6 MB in a message, not read", &server);
-    attacker.send(&text(&questions(300)));
-    std::thread::sleep(FLOOD);
-    let first = attacker.next();
+    attacker.send_bytes(&text(&questions(300)));
+    pause(FLOOD);
+    let first = attacker.next_message();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     // The server sends one answer and makes the next one. Each exists as text and as a frame.
     watch.end(4 * 6 * MIB + SLACK);
@@ -69,7 +71,7 @@ fn a_client_that_asks_for_1100_histories_at_once_and_reads_gets_them_all() {
     fill(&server, "big:a");
     let mut client = WebSocket::connected(server.address);
     let mut watch = Watch::begin("1,100 histories in a message, read", &server);
-    client.send(&text(&questions(size(20, 300))));
+    client.send_bytes(&text(&questions(size(20, 300))));
     let answered = (2..ASKED + 2)
         .take_while(|id| client.reply(&json!(id)).is_ok_and(|reply| reply["history"].is_object()))
         .count();
@@ -82,7 +84,7 @@ fn a_client_that_asks_for_1100_histories_at_once_and_reads_gets_them_all() {
 fn a_client_that_recovers_30_channels_of_300_kb_at_once_gets_all_and_stays() {
     let _alone = alone();
     let server = Server::start();
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     let data = json!("x".repeat(3_000));
     for channel in 0..30 {
         for _ in 0..100 {
@@ -94,7 +96,7 @@ fn a_client_that_recovers_30_channels_of_300_kb_at_once_gets_all_and_stays() {
             http.api("history", &json!({"channel": format!("big:{channel}"), "limit": 0}))["result"]["epoch"].clone()
         })
         .collect();
-    let mut client = narrow(server.address);
+    let mut client = session(server.address);
     let mut watch = Watch::begin("30 channels of 300 KB recovered at once", &server);
     for (channel, epoch) in epochs.iter().enumerate() {
         let subscribe = json!({"channel": format!("big:{channel}"), "recover": true, "offset": 0, "epoch": epoch});
@@ -102,7 +104,7 @@ fn a_client_that_recovers_30_channels_of_300_kb_at_once_gets_all_and_stays() {
     }
     let mut recovered = vec![0; 30];
     for _ in 0..30 {
-        let reply = client.next().expect("the client is not disconnected");
+        let reply = client.next_message().expect("the client is not disconnected");
         let channel = reply["id"].as_u64().expect("a reply") as usize - 2;
         recovered[channel] = reply["subscribe"]["publications"].as_array().map_or(0, Vec::len);
     }
@@ -116,13 +118,13 @@ fn presence_of_3000_asked_1000_times_and_not_read_costs_one_answer() {
     let _alone = alone();
     let server = Server::start();
     let _crowd = crowd(server.address, 3_000, &text(r#"{"id":2,"subscribe":{"channel":"room:a"}}"#), r#""id":2"#);
-    let mut attacker = narrow(server.address);
+    let mut attacker = session(server.address);
     let message: String =
         (2..1_300).map(|id| format!("{{\"id\":{id},\"presence\":{{\"channel\":\"room:a\"}}}}")).collect();
     let mut watch = Watch::begin("1,300 presences of 3,000 in a message, not read", &server);
-    attacker.send(&text(&message));
-    std::thread::sleep(FLOOD);
-    let first = attacker.next();
+    attacker.send_bytes(&text(&message));
+    pause(FLOOD);
+    let first = attacker.next_message();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * MIB + SLACK);
     assert_eq!(
@@ -144,7 +146,7 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
             owner.must(&json!({"id": name + 2, "rpc": {"method": "registry.register", "data": data}}));
         }
     }
-    let mut attacker = narrow(server.address);
+    let mut attacker = session(server.address);
     let message: String = (2..720)
         .map(|id| {
             let page = r#"{"scope":"devices","limit":1000}"#;
@@ -152,9 +154,9 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
         })
         .collect();
     let mut watch = Watch::begin("720 pages of 4 MB of names in a message, not read", &server);
-    attacker.send(&text(&message));
-    std::thread::sleep(FLOOD);
-    let first = attacker.next();
+    attacker.send_bytes(&text(&message));
+    pause(FLOOD);
+    let first = attacker.next_message();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * 5 * MIB + SLACK);
     assert_eq!(
@@ -192,7 +194,7 @@ fn a_crowd_that_asks_for_the_most_and_reads_nothing_stays_within_the_nodes_budge
         let _ = socket.write_all(&opening);
         crowd.push(socket);
     }
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let refused = crowd.iter().filter(|socket| !is_upgraded(socket)).count();
     watch.told(format!("{refused} of {crowd_size} not let in"));
     watch.end(BUDGET * MIB + UNSEEN + crowd_size as u64 * EACH + SLACK);
@@ -204,12 +206,12 @@ fn a_crowd_that_never_reads_what_is_published_is_ended_one_by_one() {
     let server = Server::with(&with_namespace(&json!({"name": "loud"})));
     let crowd = crowd(server.address, 1_000, &text(r#"{"id":2,"subscribe":{"channel":"loud:a"}}"#), r#""id":2"#);
     let mut watch = Watch::begin("1,000 subscribers that never read", &server);
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     let data = json!("x".repeat(20_000));
     for _ in 0..400 {
         http.publish("loud:a", &data);
     }
-    let ended = crate::support::comes(PATIENCE, || http.metric("touchline_connections") < 10);
+    let ended = touchline_testkit::comes(PATIENCE, || http.metric("touchline_connections") < 10);
     watch.told(if ended { "all ended" } else { "not all ended" });
     watch.end(16 * MIB + SLACK);
     assert!(ended, "slow clients are ended");
@@ -223,7 +225,7 @@ fn a_slow_subscriber_is_ended_with_its_code() {
     let mut attacker = WebSocket::connected(server.address);
     attacker.must(&json!({"id": 2, "subscribe": {"channel": "loud"}}));
     let mut watch = Watch::begin("a subscriber that stops to read", &server);
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     for _ in 0..1_000 {
         http.publish("loud", &json!("x".repeat(20_000)));
     }

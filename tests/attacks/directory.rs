@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use touchline_testkit::PATIENCE;
+use touchline_testkit::websocket::{WebSocket, text};
 
-use crate::support::http::Http;
+use crate::support::http::http;
 use crate::support::server::{Server, merged, with_namespace};
 use crate::support::watch::Watch;
-use crate::support::websocket::{Told, WebSocket, crowd, flood, text};
-use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
+use crate::support::websocket::{Attacker, Told, crowd, flood};
+use crate::support::{FLOOD, MIB, alone, pause, size};
 
 const SLACK: u64 = 24 * MIB;
 /// The longest time for another client's request to the directory, or for `/metrics`, on a machine without other load.
@@ -24,20 +26,20 @@ fn asker(address: SocketAddr) -> (Arc<AtomicBool>, std::thread::JoinHandle<Durat
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_over);
     let mut client = WebSocket::connected(address);
-    let mut http = Http::new(address);
+    let mut http = http(address);
     let thread = std::thread::spawn(move || {
         let mut worst = Duration::ZERO;
         for id in 2.. {
             let began = Instant::now();
-            let answered = client.ask(&json!({"id": id, "presence_stats": {"channel": "room:empty"}})).is_ok();
+            let answered = client.try_ask(&json!({"id": id, "presence_stats": {"channel": "room:empty"}})).is_ok();
             worst = worst.max(if answered { began.elapsed() } else { PATIENCE });
             let began = Instant::now();
-            let answered = http.request("GET", "/metrics", "", "").is_some();
+            let answered = http.request("GET", "/metrics", "", "").is_ok();
             worst = worst.max(if answered { began.elapsed() } else { PATIENCE });
             if flag.load(Relaxed) {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            pause(Duration::from_millis(20));
         }
         worst
     });
@@ -59,7 +61,7 @@ fn a_client_that_asks_who_is_there_without_end_stops_nobodys_directory() {
         flood(std::slice::from_ref(&attacker.socket), &text(&question.repeat(1_000)), FLOOD, true);
         // The attacker disconnects, so no client needs the answers to its requests any more.
         drop(attacker);
-        std::thread::sleep(Duration::from_millis(500));
+        pause(Duration::from_millis(500));
         is_over.store(true, Relaxed);
         let worst = asker.join().expect("it ends");
         watch.told(format!("another's question took {worst:?} at worst"));
@@ -81,12 +83,12 @@ fn a_message_to_a_group_of_500_is_there_once() {
         format!(r#"{{"id":{id},"rpc":{{"method":"registry.send","data":{request}}}}}"#)
     };
     let mut watch = Watch::begin("20 messages of 60 KB to a group of 500 that does not read", &server);
-    (2..22).for_each(|id| attacker.send(&text(&send(id))));
+    (2..22).for_each(|id| attacker.send_bytes(&text(&send(id))));
     let last = attacker
         .reply(&json!(21))
         .map(|reply| if reply["error"].is_null() { json!("sent") } else { reply["error"]["code"].clone() });
     // This is long enough for a hundred measurements. Nine in ten of them decide.
-    std::thread::sleep(Duration::from_secs(2));
+    pause(Duration::from_secs(2));
     watch.told(format!("{last:?}"));
     // The memory of the messages, each once, and of the members' socket buffers.
     watch.end(20 * 64 * 1024 + 16 * MIB + SLACK);
@@ -110,7 +112,7 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
         attacker.send_json(&call(id));
     }
     let _ = attacker.socket.set_read_timeout(Some(FLOOD));
-    let refused = attacker.next();
+    let refused = attacker.next_message();
     watch.told(format!("{:?}", refused.as_ref().map(|reply| reply["error"]["code"].clone())));
     let mut other = WebSocket::connected(server.address);
     let count = other
@@ -128,7 +130,7 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
 fn names_of_the_server_itself_are_out_of_reach() {
     let _alone = alone();
     let server = Server::start();
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     let mut member = WebSocket::connected(server.address);
     member.must(&json!({"id": 2, "subscribe": {"channel": "room:a"}}));
     let mut watch = Watch::begin("operations on the scope of presence", &server);
@@ -198,7 +200,7 @@ fn many_filters_that_are_nearly_the_same_cost_others_nothing() {
         .filter_map(|attacker| attacker.reply(&json!(2)).ok())
         .filter(|reply| reply["subscribe"].is_object());
     let taken = taken.count();
-    let mut http = Http::new(server.address);
+    let mut http = http(server.address);
     for _ in 0..1_000 {
         http.api("publish", &json!({"channel": "filtered:a", "data": 1, "tags": {"k": "none of them"}}));
     }
@@ -219,7 +221,7 @@ fn channels_that_were_only_looked_at_leave_next_to_nothing() {
         let message: String = (0..1_000)
             .map(|n| format!("{{\"id\":{},\"history\":{{\"channel\":\"big:{round}-{n}\"}}}}", n + 2))
             .collect();
-        attacker.send(&text(&message));
+        attacker.send_bytes(&text(&message));
         attacker.reply(&json!(1_001)).expect("the command is answered");
     }
     watch.told(format!("{} answered", rounds * 1_000));
@@ -241,13 +243,13 @@ fn subscribing_to_ever_new_names_leaves_next_to_nothing() {
         let leave = names()
             .enumerate()
             .map(|(n, name)| format!("{{\"id\":{},\"unsubscribe\":{{\"channel\":\"{name}\"}}}}", n + 102));
-        attacker.send(&text(&enter.collect::<String>()));
+        attacker.send_bytes(&text(&enter.collect::<String>()));
         let entered = (2..102)
-            .map(|_| attacker.next())
+            .map(|_| attacker.next_message())
             .filter(|reply| reply.as_ref().is_ok_and(|reply| reply["subscribe"].is_object()));
         let entered = entered.count();
-        attacker.send(&text(&leave.collect::<String>()));
-        let left = (102..202).map(|_| attacker.next()).filter(Result::is_ok).count();
+        attacker.send_bytes(&text(&leave.collect::<String>()));
+        let left = (102..202).map(|_| attacker.next_message()).filter(Result::is_ok).count();
         assert_eq!((entered, left), (100, 100), "the calls are accepted");
     }
     watch.told(format!("{} entered", rounds * 100));

@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use arbitrary::{Arbitrary, Unstructured};
 use serde_json::{Value, json};
+use touchline_testkit::http::HttpClient;
+use touchline_testkit::websocket::{self, WebSocket, handshake};
 
-use crate::support::http::{self, Http};
+use crate::support::http::{self, http};
 use crate::support::protobuf;
 use crate::support::server::Server;
 use crate::support::token::token;
 use crate::support::watch::Watch;
-use crate::support::websocket::{self, WebSocket, handshake};
+use crate::support::websocket::{PING, narrow};
 use crate::support::{MIB, alone};
 
 /// The number of connections from earlier sequences that stay open. The test reads some of them.
@@ -178,14 +180,14 @@ struct Client {
     way: Way,
     socket: TcpStream,
     /// The session and node of a stream, and the connection for its commands.
-    session: Option<(Value, Value, Http)>,
+    session: Option<(Value, Value, HttpClient)>,
     is_over: bool,
 }
 
 impl Client {
     fn open(server: &Server, way: Way) -> Self {
         let (socket, session) = match way {
-            Way::WebSocket => (WebSocket::narrow(server.address).socket, None),
+            Way::WebSocket => (narrow(server.address).socket, None),
             Way::Protobuf => {
                 let offered = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
                 (WebSocket::over(http::narrow_socket(server.address), offered).socket, None)
@@ -198,7 +200,7 @@ impl Client {
         Client { way, socket, session, is_over: false }
     }
 
-    fn stream(server: &Server) -> (TcpStream, Option<(Value, Value, Http)>) {
+    fn stream(server: &Server) -> (TcpStream, Option<(Value, Value, HttpClient)>) {
         let mut socket = http::narrow_socket(server.address);
         let body = r#"{"id":1,"connect":{}}"#;
         let request = format!(
@@ -206,7 +208,7 @@ impl Client {
             body.len()
         );
         socket.write_all(request.as_bytes()).expect("the server reads");
-        let _head = websocket::head(&mut socket);
+        let _head = touchline_testkit::http::head_of(&mut socket);
         let (mut line, mut byte) = (Vec::new(), [0]);
         while !line.ends_with(b"\n") && socket.read_exact(&mut byte).is_ok() {
             line.push(byte[0]);
@@ -214,7 +216,7 @@ impl Client {
         let reply: Value = serde_json::from_slice(&line).expect("the stream begins with the answer to the connect");
         assert!(reply["connect"]["session"].is_string(), "commands need a session: {reply}");
         let connect = &reply["connect"];
-        (socket, Some((connect["session"].clone(), connect["node"].clone(), Http::new(server.address))))
+        (socket, Some((connect["session"].clone(), connect["node"].clone(), http(server.address))))
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -226,7 +228,7 @@ impl Client {
         match (&mut self.session, self.way) {
             (Some((session, node, http)), _) => {
                 let body = json!({"session": session, "node": node, "data": text}).to_string();
-                self.is_over |= http.request("POST", "/emulation", "", &body).is_none();
+                self.is_over |= http.request("POST", "/emulation", "", &body).is_err();
             }
             (None, Way::Protobuf) => self.write(&websocket::frame(0x82, &protobuf(id, *kind, request))),
             (None, Way::Lines) => self.write((text + "\n").as_bytes()),
@@ -244,7 +246,7 @@ impl Client {
                 let first = u8::from(*is_first) | if *is_last { 0x80 } else { 0 };
                 self.write(&websocket::frame(first, &vec![b' '; (*size).into()]));
             }
-            Step::Ping { times } if is_framed => self.write(&websocket::PING.repeat((*times).into())),
+            Step::Ping { times } if is_framed => self.write(&PING.repeat((*times).into())),
             Step::Garbage { bytes } => self.write(bytes),
             Step::Read => self.read(),
             _ => {}
@@ -303,7 +305,7 @@ fn sequences_of_commands_cost_nobody_else_anything() {
     let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let lasting = Duration::from_secs(variable("TOUCHLINE_FUZZ_SECONDS").unwrap_or(2));
     let first = variable("TOUCHLINE_FUZZ_SEED").unwrap_or(0x0061_7474_6163_6b73);
-    let mut filling = Http::new(server.address);
+    let mut filling = http(server.address);
     for number in 0..100 {
         filling.publish(&format!("big:{}", number % 4), &json!("x".repeat(10_000)));
     }
@@ -366,20 +368,20 @@ fn the_corpus_costs_nobody_else_anything() {
     for input in corpus("message") {
         let line = [&input[..], b"\n"].concat();
         send(WebSocket::connected(server.address).socket, &websocket::frame(0x81, &input));
-        let offered = http::socket(server.address);
+        let offered = touchline_testkit::http::socket(server.address);
         offered.set_nodelay(true).expect("sockets have this option");
         let client = WebSocket::over(offered, "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n");
         send(
             client.socket,
             &[websocket::frame(0x82, &protobuf(1, 4, &json!({}))), websocket::frame(0x82, &input)].concat(),
         );
-        send(http::socket(server.lines), &[b"{\"id\":1,\"connect\":{}}\n", &line[..]].concat());
-        send(http::socket(server.lines), &line);
+        send(touchline_testkit::http::socket(server.lines), &[b"{\"id\":1,\"connect\":{}}\n", &line[..]].concat());
+        send(touchline_testkit::http::socket(server.lines), &line);
     }
-    corpus("lines").iter().for_each(|input| send(http::socket(server.lines), input));
+    corpus("lines").iter().for_each(|input| send(touchline_testkit::http::socket(server.lines), input));
     for input in corpus("http").iter().chain(&corpus("two")) {
-        send(http::socket(server.address), input);
-        send(http::socket(server.address), &[input, handshake("").as_bytes()].concat());
+        send(touchline_testkit::http::socket(server.address), input);
+        send(touchline_testkit::http::socket(server.address), &[input, handshake("").as_bytes()].concat());
     }
     watch.told(format!("{} inputs", open.len()));
     watch.end(16 * MIB);

@@ -8,9 +8,6 @@ mod directory;
 mod fuzz;
 mod nodes;
 mod pings;
-#[expect(dead_code, reason = "shared with the lab and the tests of durability, which use all of it")]
-#[path = "../../crates/lab/src/postgres.rs"]
-mod postgres;
 mod requests;
 mod streams;
 mod support;

@@ -3,13 +3,15 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use crate::support::http::Http;
+use touchline_testkit::websocket::{WebSocket, frame, text};
+
+use crate::support::http::http;
 use crate::support::lines::Lines;
 use crate::support::server::Server;
 use crate::support::two::Two;
 use crate::support::watch::Watch;
-use crate::support::websocket::{PING, Told, WebSocket, flood, frame, text};
-use crate::support::{FLOOD, MIB, alone, http};
+use crate::support::websocket::{Attacker, PING, Told, flood, narrow};
+use crate::support::{FLOOD, MIB, alone};
 
 /// The most other memory that a server may use during an attack, in bytes.
 const SLACK: u64 = 16 * MIB;
@@ -23,7 +25,7 @@ fn sockets_that_ping(name: &'static str, is_connected: bool) {
     let server = Server::start();
     let mut sockets: Vec<TcpStream> = Vec::new();
     for _ in 0..10 {
-        let mut attacker = WebSocket::narrow(server.address);
+        let mut attacker = narrow(server.address);
         if is_connected {
             attacker.must(&serde_json::json!({"id": 1, "connect": {}}));
         }
@@ -65,7 +67,7 @@ fn clients_that_ping_and_read_are_slowed_down_as_others_are() {
     let sockets: Vec<TcpStream> = (0..4).map(|_| WebSocket::connected(server.address).socket).collect();
     let mut watch = Watch::begin("pings with reading", &server);
     let (sent, _) = flood(&sockets, &PING.repeat(PINGS), FLOOD, true);
-    let throttled = Http::new(server.address).metric("touchline_throttled_total");
+    let throttled = http(server.address).metric("touchline_throttled_total");
     watch.told(format!("{} MiB sent, read more slowly {throttled} times", sent / MIB));
     watch.end(4 * QUEUE + SLACK);
     assert!(throttled > 0, "pings are charged");
@@ -79,7 +81,7 @@ fn empty_fragments_are_charged() {
     sockets.iter_mut().for_each(|socket| socket.write_all(&frame(0x01, b"")).expect("the server reads"));
     let mut watch = Watch::begin("empty fragments", &server);
     let (sent, _) = flood(&sockets, &frame(0x00, b"").repeat(PINGS), FLOOD, true);
-    let throttled = Http::new(server.address).metric("touchline_throttled_total");
+    let throttled = http(server.address).metric("touchline_throttled_total");
     watch.told(format!("{} million sent, read more slowly {throttled} times", sent / 6 / 1_000_000));
     watch.end(SLACK);
     assert!(throttled > 0, "fragments are charged");
@@ -98,7 +100,7 @@ fn empty_lines_are_charged() {
     }
     let mut watch = Watch::begin("empty lines", &server);
     let (sent, _) = flood(&sockets, &[b'\n'; 64 * 1024], FLOOD, true);
-    let throttled = Http::new(server.address).metric("touchline_throttled_total");
+    let throttled = http(server.address).metric("touchline_throttled_total");
     watch.told(format!("{} million sent, read more slowly {throttled} times", sent / 1_000_000));
     watch.end(SLACK);
     assert!(throttled > 0, "empty lines are charged");
@@ -109,8 +111,8 @@ fn a_crowd_that_has_shaken_hands_only_is_told_to_go() {
     let _alone = alone();
     let server = Server::with(&serde_json::json!({"client": {"stale_close_delay": "1s"}}));
     let mut watch = Watch::begin("2,000 WebSockets that say nothing", &server);
-    let mut crowd: Vec<WebSocket> = (0..2_000).map(|_| WebSocket::narrow(server.address)).collect();
-    let told = crowd.first_mut().map(|first| first.end(crate::support::PATIENCE));
+    let mut crowd: Vec<WebSocket> = (0..2_000).map(|_| narrow(server.address)).collect();
+    let told = crowd.first_mut().map(|first| first.end(touchline_testkit::PATIENCE));
     watch.told(format!("{told:?}"));
     watch.end(SLACK);
     assert_eq!(told, Some(Told::Closed(3502)));
@@ -123,7 +125,7 @@ fn commands_at_full_speed_are_read_more_slowly() {
     let sockets: Vec<TcpStream> = (0..4).map(|_| WebSocket::connected(server.address).socket).collect();
     let mut watch = Watch::begin("commands at full speed", &server);
     let (sent, ended) = flood(&sockets, &text(r#"{"id":7,"rpc":{"method":"none"}}"#).repeat(1_000), FLOOD, true);
-    let throttled = http::Http::new(server.address).metric("touchline_throttled_total");
+    let throttled = http(server.address).metric("touchline_throttled_total");
     watch.told(format!("{} MiB sent, {ended} ended, read more slowly {throttled} times", sent / MIB));
     watch.end(4 * QUEUE + SLACK);
     assert!(throttled > 0, "commands are charged");

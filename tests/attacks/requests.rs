@@ -6,13 +6,16 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use touchline_testkit::PATIENCE;
+use touchline_testkit::http::{socket, status};
+use touchline_testkit::websocket::{WebSocket, frame, handshake};
 
-use crate::support::http::{Http, raw, rest, socket, status};
+use crate::support::http::{http, raw, rest};
 use crate::support::lines::Lines;
 use crate::support::server::{KEY, Server};
 use crate::support::watch::Watch;
-use crate::support::websocket::{Told, WebSocket, frame, handshake};
-use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
+use crate::support::websocket::{Attacker, Told};
+use crate::support::{FLOOD, MIB, alone, pause, size};
 
 const SLACK: u64 = 24 * MIB;
 const SHORTLY: Duration = Duration::from_secs(1);
@@ -39,7 +42,7 @@ fn a_refusal_is_written_although_the_body_comes_later() {
             );
             let _ = socket.write_all(head.as_bytes());
             // The attacker sends the bytes at once, or half a millisecond later.
-            std::thread::sleep(Duration::from_micros(500) * (round % 2) as u32);
+            pause(Duration::from_micros(500) * (round % 2) as u32);
             let _ = socket.write_all(&[b'x'; 20_000]);
             let answer = status(&rest(&mut socket, PATIENCE));
             if answer != expected {
@@ -115,7 +118,7 @@ fn heads_that_come_a_byte_at_a_time_end_after_their_time() {
         for socket in &mut sockets {
             let _ = socket.write_all(b"x");
         }
-        std::thread::sleep(Duration::from_millis(200));
+        pause(Duration::from_millis(200));
     }
     let gone = sockets.iter().filter(|socket| has_ended(socket)).count();
     watch.told(format!("{gone} of {crowd} ended"));
@@ -143,7 +146,7 @@ fn a_crowd_that_only_connects_costs_little_and_is_dismissed() {
     let crowd = size(4_000, 10_000);
     let mut watch = Watch::begin("sockets that say nothing", &server);
     let sockets: Vec<TcpStream> = (0..crowd).map(|_| socket(server.address)).collect();
-    std::thread::sleep(FLOOD);
+    pause(FLOOD);
     let gone = sockets.iter().filter(|socket| has_ended(socket)).count();
     watch.told(format!("{gone} of {crowd} ended"));
     watch.end(crowd as u64 * 8 * 1024 + SLACK);
@@ -166,7 +169,7 @@ fn the_port_of_lines_ends_at_the_first_line_of_http() {
         watch.told(format!("{method}: {} lines", heard.len()));
         assert!(!heard.iter().any(|line| line.contains("\"connect\"")), "{method}: {heard:?}");
     }
-    let history = Http::new(server.address).api("history", &json!({"channel": "big:a", "limit": -1}));
+    let history = http(server.address).api("history", &json!({"channel": "big:a", "limit": -1}));
     watch.end(SLACK);
     assert_eq!(history["result"]["publications"].as_array().map_or(0, Vec::len), 0, "{history}");
 }
@@ -241,7 +244,7 @@ fn bombs_of_deflate_are_defused() {
     for _ in 0..100 {
         let socket = socket(server.address);
         let mut attacker = WebSocket::over(socket, "Sec-WebSocket-Extensions: permessage-deflate\r\n");
-        attacker.send(&bomb);
+        attacker.send_bytes(&bomb);
         told.push(attacker.end(PATIENCE));
     }
     told.dedup();

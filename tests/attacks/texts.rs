@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use touchline_testkit::Folder;
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::websocket::WebSocket;
 
-use crate::postgres::Postgres;
-use crate::support::http::Http;
+use crate::support::http::http;
 use crate::support::server::{Server, configuration, merged, with_namespace};
 use crate::support::watch::Watch;
-use crate::support::websocket::{Told, WebSocket};
+use crate::support::websocket::{Attacker, Told};
 use crate::support::{FLOOD, MIB, alone};
 
 const SLACK: u64 = 24 * MIB;
@@ -36,7 +38,7 @@ fn poison(name: &'static str, server: &Server) {
             let (is_over, refused, published, address) =
                 (Arc::clone(&is_over), Arc::clone(&refused), Arc::clone(&published), server.address);
             std::thread::spawn(move || {
-                let mut http = Http::new(address);
+                let mut http = http(address);
                 while !is_over.load(Relaxed) {
                     let reply = http.publish(&format!("kept:{number}"), &json!(1));
                     let counter = if reply["result"]["offset"].is_u64() { &published } else { &refused };
@@ -46,7 +48,7 @@ fn poison(name: &'static str, server: &Server) {
         })
         .collect();
     let mut attacker = WebSocket::connected(server.address);
-    let mut backend = Http::new(server.address);
+    let mut backend = http(server.address);
     let (mut told, mut answers) = (Vec::new(), Vec::new());
     let began = Instant::now();
     while began.elapsed() < FLOOD {
@@ -94,20 +96,16 @@ fn a_nul_in_a_name_fails_nobody_elses_publication_on_sqlite() {
 #[test]
 fn a_nul_in_a_name_fails_nobody_elses_publication_on_postgresql() {
     let _alone = alone();
-    let scratch = std::env::temp_dir().join(format!("touchline-attacks-postgres-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&scratch);
-    std::fs::create_dir_all(&scratch).expect("the temporary directory is writable");
-    let postgres = Postgres::start(&scratch);
+    let folder = Folder::new("attacks-postgres");
+    let postgres = PostgresServer::start(folder.path());
     poison("NUL in names and keys, PostgreSQL", &durable(&json!(postgres.url())));
-    drop(postgres);
-    let _ = std::fs::remove_dir_all(&scratch);
 }
 
 #[test]
 fn idempotency_keys_have_a_length() {
     let _alone = alone();
     let server = Server::start();
-    let mut backend = Http::new(server.address);
+    let mut backend = http(server.address);
     let mut watch = Watch::begin("50 idempotency keys of 1 MB", &server);
     let mut refused = 0;
     for number in 0..50 {
@@ -126,14 +124,14 @@ fn a_publication_that_never_expires_is_delivered() {
     let server = Server::start();
     let mut client = WebSocket::connected(server.address);
     client.must(&json!({"id": 2, "subscribe": {"channel": "big:a"}}));
-    let mut backend = Http::new(server.address);
+    let mut backend = http(server.address);
     let mut watch = Watch::begin("expires_in beyond all time", &server);
     watch.told("taken");
     for expires_in in [18_446_744_073_709_551_615u64, 18_446_744_073_709_551, 20_000_000_000_000] {
         let reply = backend.api("publish", &json!({"channel": "big:a", "data": expires_in, "expires_in": expires_in}));
         assert!(reply["result"]["offset"].is_u64(), "{expires_in} is taken: {reply}");
         let _ = client.socket.set_read_timeout(Some(Duration::from_secs(3)));
-        let came = client.next().map(|push| push["push"]["pub"]["data"].clone());
+        let came = client.next_message().map(|push| push["push"]["pub"]["data"].clone());
         assert_eq!(came, Ok(json!(expires_in)), "what is taken is delivered");
     }
     watch.end(SLACK);

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use touchline_testkit::websocket::WebSocket;
 
 use crate::support::server::{SECRET, Server, configuration, refusal};
 use crate::support::token::{signed, token, unsigned};
 use crate::support::watch::Watch;
-use crate::support::websocket::{Told, WebSocket};
+use crate::support::websocket::{Attacker, Told};
 use crate::support::{MIB, alone};
 
 const SLACK: u64 = 24 * MIB;

@@ -1,66 +1,41 @@
 //! `serve --ephemeral`: a test starts the server, finds it by a file, and the server ends with the test.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Output};
 
 use serde_json::Value as Json;
+use touchline_testkit::process::Program;
+use touchline_testkit::{Folder, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
-/// The longest time for one step of these tests.
-const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A directory of a test. It is removed at the end of the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("touchline-ephemeral-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).expect("the temporary directory is writable");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn names(&self) -> BTreeSet<String> {
-        let entries = std::fs::read_dir(&self.0).expect("it is a directory").flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    fn command(&self, ready: &str, more: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.args(["serve", "--ephemeral", "--port", "0", "--ready-file", ready]).args(more).current_dir(&self.0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
+/// The names of the files in a directory.
+fn files_in(folder: &Folder) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder.path()).expect("it is a directory").flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn command(folder: &Folder, ready: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--ephemeral", "--port", "0", "--ready-file", ready]).args(more).current_dir(folder.path());
+    command
 }
 
 /// A running server. It is killed when the value is dropped.
 struct Server {
-    child: Child,
+    program: Program,
     line: String,
     ready: Json,
 }
 
 impl Server {
     fn start(mut command: Command, ready: &Path) -> Self {
-        let mut child = command.spawn().expect("the binary runs");
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("the stream is piped"));
-        out.read_line(&mut line).expect("it prints text");
+        let program = Program::start(&mut command);
+        let line = program.out.next("");
         let ready = std::fs::read(ready).expect("the file is there before the line");
-        Server { child, line, ready: serde_json::from_slice(&ready).expect("JSON") }
+        Server { program, line, ready: serde_json::from_slice(&ready).expect("JSON") }
     }
 
     fn of(&self, name: &str) -> &str {
@@ -74,18 +49,8 @@ impl Server {
 
     /// Stops the server with SIGTERM and returns what it has written to stderr.
     fn stop(mut self) -> String {
-        let asked = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
-        assert!(asked.success() && self.child.wait().expect("the test owns it").success());
-        let mut said = String::new();
-        self.child.stderr.take().expect("the stream is piped").read_to_string(&mut said).expect("text");
-        said
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        assert!(self.program.stop().success());
+        self.program.errors.all()
     }
 }
 
@@ -102,14 +67,14 @@ fn no_file_is_removed_but_that_of_a_server() {
     let file = folder.file("notes.txt");
     for content in ["my notes", "{}", r#"{"pid":7}"#] {
         std::fs::write(&file, content).expect("it is writable");
-        let output = folder.command("notes.txt", &[]).output().expect("it runs");
+        let output = command(&folder, "notes.txt", &[]).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{content}");
         assert!(text(&output.stderr).contains("was not written by an earlier server"), "{output:?}");
         assert_eq!(std::fs::read_to_string(&file).expect("it is there"), content);
     }
     let ready = folder.file("ready.json");
-    let first = Server::start(folder.command("ready.json", &[]), &ready);
-    let second = Server::start(folder.command("ready.json", &[]), &ready);
+    let first = Server::start(command(&folder, "ready.json", &[]), &ready);
+    let second = Server::start(command(&folder, "ready.json", &[]), &ready);
     first.stop();
     assert!(ready.exists(), "the file belongs to the second server now");
     second.stop();
@@ -121,13 +86,13 @@ fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let folder = Folder::new("ready");
     let ready = folder.file("ready.json");
     std::fs::write(&ready, LEFT).expect("it is writable");
-    let mut command = folder.command("ready.json", &[]);
+    let mut command = command(&folder, "ready.json", &[]);
     // The environment of a developer must not change the server of a test.
     command.env("TOUCHLINE_CONFIG", "/no/such.toml").env("TOUCHLINE_HTTP_SERVER_PORT", "1");
     command.env("TOUCHLINE_HTTP_API_KEY", "of the developer").env("TOUCHLINE_STORE_DIRECTORY", "true");
     let server = Server::start(command, &ready);
-    assert_eq!(server.line, format!("listening on {}\n", server.of("url")));
-    assert_eq!(server.ready["pid"], server.child.id());
+    assert_eq!(server.line, format!("listening on {}", server.of("url")));
+    assert_eq!(server.ready["pid"], server.program.id());
     assert_eq!(server.of("api_url"), format!("{}/api", server.of("url")));
     let websocket = format!("{}/connection/websocket", server.of("url").replace("http://", "ws://"));
     assert_eq!(server.of("websocket_url"), websocket);
@@ -139,24 +104,21 @@ fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let token = text(&Command::new(BINARY).args(token).env_clear().output().expect("the binary runs").stdout);
     let mut watch = Command::new(BINARY);
     watch.args(["watch", "news", "--url", server.of("websocket_url"), "--token", token.trim(), "--count", "1"]);
-    let mut watching = watch.env_clear().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let mut errors = BufReader::new(watching.stderr.take().expect("the stream is piped"));
-    let mut line = String::new();
-    errors.read_line(&mut line).expect("it says that it watches");
-    assert!(line.contains("watching news"), "{line}");
+    let mut watching = Program::start(watch.env_clear());
+    watching.errors.find("watching news");
     assert!(server.call(&["publish", "channel=news", "data=\"seen\""]).status.success());
-    let seen = watching.wait_with_output().expect("it ends");
-    assert!(text(&seen.stdout).contains("seen"), "{seen:?}");
-    assert_eq!(folder.names(), ["ready.json".to_owned()].into());
+    watching.out.find("seen");
+    assert!(watching.wait().success());
+    assert_eq!(files_in(&folder), ["ready.json".to_owned()].into());
     assert_eq!(server.stop(), "", "the server writes no errors");
-    assert_eq!(folder.names(), BTreeSet::new(), "no secret is left");
+    assert_eq!(files_in(&folder), BTreeSet::new(), "no secret is left");
 }
 
 #[test]
 fn several_at_once_have_ports_and_keys_of_their_own() {
     let folder = Folder::new("several");
     let names: Vec<String> = (0..6).map(|index| format!("{index}.json")).collect();
-    let start = &|name: &String| Server::start(folder.command(name, &[]), &folder.file(name));
+    let start = &|name: &String| Server::start(command(&folder, name, &[]), &folder.file(name));
     let servers: Vec<Server> = std::thread::scope(|scope| {
         let starting: Vec<_> = names.iter().map(|name| scope.spawn(move || start(name))).collect();
         starting.into_iter().map(|start| start.join().expect("it starts")).collect()
@@ -181,7 +143,7 @@ fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() 
     let file = folder.file("c.toml");
     std::fs::write(&file, "[[channel.namespaces]]\nname = \"chat\"\nhistory_size = 1\nhistory_ttl = \"1m\"\n")
         .expect("it is writable");
-    let server = Server::start(folder.command("ready.json", &["--config", "c.toml"]), &folder.file("ready.json"));
+    let server = Server::start(command(&folder, "ready.json", &["--config", "c.toml"]), &folder.file("ready.json"));
     assert!(server.call(&["publish", "channel=chat:1", "data=1"]).status.success());
     assert!(!server.call(&["publish", "channel=none:1", "data=1"]).status.success());
     drop(server);
@@ -198,7 +160,7 @@ fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() 
     ] {
         std::fs::write(&file, text_of).expect("it is writable");
         std::fs::write(folder.file("other.json"), LEFT).expect("it is writable");
-        let output = folder.command("other.json", &["--config", "c.toml"]).output().expect("it runs");
+        let output = command(&folder, "other.json", &["--config", "c.toml"]).output().expect("it runs");
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{text_of}: {said}");
         assert!(
@@ -207,7 +169,7 @@ fn a_configuration_adds_namespaces_and_what_needs_more_than_memory_is_refused() 
         );
         assert!(!folder.file("other.json").exists() && !folder.file("data").exists(), "{text_of}");
     }
-    let nowhere = folder.command("no/such/ready.json", &[]).output().expect("it runs");
+    let nowhere = command(&folder, "no/such/ready.json", &[]).output().expect("it runs");
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(text(&nowhere.stderr).contains("failed to write no/such/ready.json"), "{}", text(&nowhere.stderr));
 }
@@ -217,29 +179,18 @@ fn it_ends_with_the_process_that_has_started_it_and_not_with_its_thread() {
     let folder = Folder::new("parent");
     let ready = folder.file("ready.json");
     let of_thread = std::thread::scope(|scope| {
-        scope.spawn(|| Server::start(folder.command("thread.json", &[]), &folder.file("thread.json"))).join()
+        scope.spawn(|| Server::start(command(&folder, "thread.json", &[]), &folder.file("thread.json"))).join()
     });
     let of_thread = of_thread.expect("it starts");
 
     let mut shell = Command::new("sh");
-    shell.args(["-c", "\"$0\" serve --ephemeral --ready-file ready.json & wait", BINARY]).current_dir(&folder.0);
+    shell.args(["-c", "\"$0\" serve --ephemeral --ready-file ready.json & wait", BINARY]).current_dir(folder.path());
     // The shell is killed, as a test runner that hangs is killed. It cannot notify its child.
-    let mut parent = Server::start(
-        {
-            shell.stdout(Stdio::piped());
-            shell
-        },
-        &ready,
-    );
+    let mut parent = Server::start(shell, &ready);
     let pid = parent.ready["pid"].as_u64().expect("a number");
-    assert_ne!(pid, u64::from(parent.child.id()));
-    parent.child.kill().expect("the test owns it");
-    parent.child.wait().expect("the test owns it");
-    let began = Instant::now();
-    while ready.exists() {
-        assert!(began.elapsed() < DEADLINE, "the server {pid} does not end");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    assert_ne!(pid, u64::from(parent.program.id()));
+    parent.program.kill();
+    until("the server ends", || !ready.exists());
     // The thread that started the server has ended, but this process still runs, so the server runs too.
     assert!(of_thread.call(&["info"]).status.success());
     assert_eq!(of_thread.stop(), "");

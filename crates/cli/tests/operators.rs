@@ -1,10 +1,13 @@
 //! The commands of an operator: commands that use a configuration, starts that fail, copies of databases, and schemas
 //! that are removed.
 
-use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use touchline_testkit::Folder;
+use touchline_testkit::ports::free_port;
+use touchline_testkit::process::Program;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const CONFIGURATION: &str = r#"
@@ -23,23 +26,18 @@ history_ttl = "1h"
 force_recovery = true
 "#;
 
-/// A directory with a configuration. It is removed at the end of the test.
-struct Place(PathBuf);
+/// A directory with a configuration.
+struct Place(Folder);
 
 impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("touchline-operators-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).expect("the temporary directory is writable");
-        let place = Place(path);
+    fn new() -> Self {
+        let place = Place(Folder::new("operators"));
         place.write("touchline.toml", CONFIGURATION);
         place
     }
 
     fn write(&self, name: &str, text: &str) {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("the test owns it");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("the test owns it");
+        self.0.write(name, text);
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -48,7 +46,7 @@ impl Place {
             .args(arguments)
             .env_clear()
             .env("TOUCHLINE_CONFIG", "touchline.toml")
-            .current_dir(&self.0)
+            .current_dir(self.0.path())
             .stdin(Stdio::null());
         command
     }
@@ -73,22 +71,10 @@ impl Place {
 
     /// Starts a server. From now on the configuration contains its port.
     fn serve(&self) -> Server {
-        let mut child = self.command(&["serve"]).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
-        let mut line = String::new();
-        while !line.contains("ready address=") {
-            line.clear();
-            assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
-        }
-        let address = line
-            .split("address=")
-            .nth(1)
-            .and_then(|rest| rest.split_whitespace().next())
-            .expect("the line has an address");
-        let port = address.rsplit(':').next().expect("it has a port");
-        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
+        let server = Server(Program::start(&mut self.command(&["serve"])));
+        let port = server.0.address().port();
         self.write("touchline.toml", &CONFIGURATION.replace("port = 0", &format!("port = {port}")));
-        Server(child)
+        server
     }
 
     fn offset(&self) -> u64 {
@@ -98,25 +84,11 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Server(Child);
+struct Server(Program);
 
 impl Server {
     fn stop(mut self) {
-        assert!(Command::new("kill").arg(self.0.id().to_string()).status().expect("kill is there").success());
-        assert_eq!(self.0.wait().expect("the test owns it").code(), Some(0));
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        assert_eq!(self.0.stop().code(), Some(0));
     }
 }
 
@@ -130,11 +102,11 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn every_command_takes_the_word_of_the_configuration() {
-    let place = Place::new("word");
+    let place = Place::new();
     let server = place.serve();
     // The path of the configuration is in the environment first, and then in a flag, from another directory.
     assert_eq!(place.offset(), 1);
-    let path = place.0.join("touchline.toml").display().to_string();
+    let path = place.0.file("touchline.toml").display().to_string();
     let mut published = Command::new(BINARY);
     let published =
         published.args(["publish", "orders:1", "2", "--config", &path]).env_clear().output().expect("the binary runs");
@@ -147,24 +119,21 @@ fn every_command_takes_the_word_of_the_configuration() {
     assert!(place.good(&["check", "--config", &path]).contains("ok: 0 errors"));
     let token = place.good(&["token", "--user", "42"]);
     let mut watcher = place.command(&["watch", "orders:1", "--token", &token, "--count", "1"]);
-    let mut watcher = watcher.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-    let mut said = BufReader::new(watcher.stderr.take().expect("the stream is piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("stderr is text");
-    assert!(line.contains("watching orders:1"), "{line}");
+    let mut watcher = Program::start(&mut watcher);
+    watcher.errors.find("watching orders:1");
     assert_eq!(place.offset(), 3);
-    assert!(watcher.wait().expect("the test owns it").success());
+    assert!(watcher.wait().success());
     server.stop();
 }
 
 #[test]
 fn a_running_database_is_copied_and_put_back() {
-    let place = Place::new("copies");
+    let place = Place::new();
     let server = place.serve();
     assert_eq!((place.offset(), place.offset()), (1, 2));
     let said = place.good(&["backup", "copy.db"]);
     assert!(said.contains("copy.db: a copy of data/primary.db"), "{said}");
-    assert_eq!(mode(&place.0.join("copy.db")), 0o600);
+    assert_eq!(mode(&place.0.file("copy.db")), 0o600);
     assert!(
         place.bad(&["backup", "copy.db"]).contains("copy.db can't be used: File exists"),
         "nothing is written over"
@@ -175,7 +144,7 @@ fn a_running_database_is_copied_and_put_back() {
     server.stop();
     let said = place.good(&["restore", "copy.db"]);
     let kept = said.split("the old database is kept as ").nth(1).expect("the database is kept").to_owned();
-    assert!(place.0.join(&kept).exists() && mode(&place.0.join("data/primary.db")) == 0o600);
+    assert!(place.0.file(&kept).exists() && mode(&place.0.file("data/primary.db")) == 0o600);
     let server = place.serve();
     assert_eq!(place.offset(), 3, "the third one was made after the copy");
     server.stop();
@@ -190,7 +159,7 @@ fn a_running_database_is_copied_and_put_back() {
                 .to_owned()
         })
         .collect();
-    assert!(others.iter().all(|other| *other != kept && place.0.join(other).exists()), "{others:?}");
+    assert!(others.iter().all(|other| *other != kept && place.0.file(other).exists()), "{others:?}");
     let refused = place.bad(&["restore", "data/primary.db"]);
     assert!(refused.contains("it is the database itself"), "{refused}");
     place.good(&["restore", &kept]);
@@ -201,22 +170,22 @@ fn a_running_database_is_copied_and_put_back() {
 
 #[test]
 fn a_look_at_a_schema_makes_nothing_and_what_is_made_is_its_owners() {
-    let place = Place::new("schema");
+    let place = Place::new();
     assert!(place.bad(&["migrate", "status"]).is_empty(), "there is nothing yet");
-    assert!(!place.0.join("data").exists());
+    assert!(!place.0.file("data").exists());
     place.good(&["migrate", "up"]);
-    assert_eq!(mode(&place.0.join("data/primary.db")), 0o600);
+    assert_eq!(mode(&place.0.file("data/primary.db")), 0o600);
     let server = place.serve();
     assert!(place.good(&["migrate", "status"]).contains("made"), "also while a node runs");
     for part in ["", "-wal", "-shm"] {
-        assert_eq!(mode(&place.0.join(format!("data/primary.db{part}"))), 0o600, "{part}");
+        assert_eq!(mode(&place.0.file(&format!("data/primary.db{part}"))), 0o600, "{part}");
     }
     server.stop();
 }
 
 #[test]
 fn what_is_no_copy_is_not_put_in_the_place_of_anything() {
-    let place = Place::new("no-copies");
+    let place = Place::new();
     let server = place.serve();
     assert_eq!(place.offset(), 1);
     server.stop();
@@ -249,7 +218,7 @@ fn what_is_no_copy_is_not_put_in_the_place_of_anything() {
 
 #[test]
 fn a_database_that_does_not_open_says_each_cause_once_and_no_password() {
-    let place = Place::new("away");
+    let place = Place::new();
     let url = "postgres://me:tops3cret@127.0.0.1:1/live";
     place.write("touchline.toml", &CONFIGURATION.replace("sqlite:data/primary.db", url));
     let said = place.bad(&["migrate", "status"]);
@@ -260,7 +229,7 @@ fn a_database_that_does_not_open_says_each_cause_once_and_no_password() {
 
 #[test]
 fn a_schema_goes_only_when_asked_in_earnest_and_while_nobody_uses_it() {
-    let place = Place::new("down");
+    let place = Place::new();
     let server = place.serve();
     assert_eq!(place.offset(), 1);
     assert!(place.bad(&["migrate", "down", "--yes"]).contains("another process uses"));
@@ -281,11 +250,11 @@ fn a_schema_goes_only_when_asked_in_earnest_and_while_nobody_uses_it() {
 
 #[test]
 fn a_start_that_fails_names_its_cause() {
-    let place = Place::new("causes");
+    let place = Place::new();
     let nobody = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", BINARY]).args(arguments);
-        text(&command.env_clear().current_dir(&place.0).output().expect("setpriv runs").stderr)
+        text(&command.env_clear().current_dir(place.0.path()).output().expect("setpriv runs").stderr)
     };
     place.write("database.toml", CONFIGURATION);
     place.write(
@@ -299,7 +268,7 @@ fn a_start_that_fails_names_its_cause() {
         return eprintln!("only root can try what another account is refused");
     }
     let permit = |name: &str, mode| {
-        std::fs::set_permissions(place.0.join(name), std::fs::Permissions::from_mode(mode)).expect("the test owns it")
+        std::fs::set_permissions(place.0.file(name), std::fs::Permissions::from_mode(mode)).expect("the test owns it")
     };
     permit("", 0o755);
     permit("database.toml", 0o644);
@@ -314,7 +283,7 @@ fn a_start_that_fails_names_its_cause() {
 
 #[test]
 fn a_start_that_fails_says_its_cause_once_and_no_secret() {
-    let place = Place::new("starts");
+    let place = Place::new();
     let internal =
         "internal_port = 0\n[http_server.internal_tls]\nenabled = true\ncert_pem = \"no.pem\"\nkey_pem = \"no.pem\"";
     let (first, rest) = CONFIGURATION.split_once("[[").expect("it has namespaces");
@@ -325,7 +294,8 @@ fn a_start_that_fails_says_its_cause_once_and_no_secret() {
     assert!(said.contains("http_server.internal_tls.cert_pem: no.pem can't be read: No such file"), "{said}");
     assert_eq!(said.matches("No such file").count(), said.matches("_pem: ").count(), "{said}");
     with("tcp.enabled = true");
-    let said = serve(&["--port", "27501", "--tcp.port", "27501"]);
+    let port = free_port().to_string();
+    let said = serve(&["--port", &port, "--tcp.port", &port]);
     assert!(
         said.contains("tcp.port: ")
             && said.contains("http_server.port: set tcp.port")
@@ -361,20 +331,9 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
             true,
         ),
     ] {
-        let mut server = Server(
-            Command::new(BINARY)
-                .args(arguments)
-                .env_clear()
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("it runs"),
-        );
-        let mut out = BufReader::new(server.0.stdout.take().expect("the stream is piped"));
-        let mut banner = String::new();
-        while !banner.contains("Stop with Ctrl-C") {
-            assert!(out.read_line(&mut banner).expect("it prints") > 0, "the server ended");
-        }
+        let server = Program::start(Command::new(BINARY).args(arguments).env_clear());
+        server.out.find("Stop with Ctrl-C");
+        let banner = server.out.text();
         assert!(banner.contains(expected), "{banner}");
         let fans = banner.split("Fans ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
         let address = fans.trim_start_matches("http://").trim_end_matches('/').to_owned();
@@ -387,43 +346,28 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         }
         let url = format!("ws://{address}/connection/websocket");
         let mut watcher = Command::new(BINARY);
-        let mut watcher = Server(
-            watcher.args(["watch", "news", "--url", &url]).env_clear().stderr(Stdio::piped()).spawn().expect("it runs"),
-        );
-        let mut line = String::new();
-        BufReader::new(watcher.0.stderr.take().expect("the stream is piped"))
-            .read_line(&mut line)
-            .expect("stderr is text");
-        assert!(line.contains("watching news"), "{line}");
+        let watcher = Program::start(watcher.args(["watch", "news", "--url", &url]).env_clear());
+        watcher.errors.find("watching news");
     }
 }
 
 #[test]
 fn open_files_are_raised_to_the_limit_and_their_want_is_told_once_with_its_remedy() {
-    let place = Place::new("files");
+    let place = Place::new();
     let serve = format!("ulimit -Sn 48 && ulimit -Hn 96 && exec {BINARY} serve --config touchline.toml --shards 1");
     let mut command = Command::new("bash");
-    command.args(["-c", &serve]).current_dir(&place.0).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut server = Server(command.spawn().expect("bash runs"));
-    let mut log = BufReader::new(server.0.stderr.take().expect("the stream is piped"));
-    let mut said = String::new();
-    while !said.contains("ready address=") {
-        assert!(log.read_line(&mut said).expect("the log is text") > 0, "{said}");
-    }
-    assert!(said.contains("descriptors=96 connections="), "{said}");
-    let address =
-        said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("the line has an address");
-    let address: std::net::SocketAddr = address.parse().expect("an address");
+    let server = Server(Program::start(command.args(["-c", &serve]).current_dir(place.0.path())));
+    let address = server.0.address();
+    server.0.errors.find("descriptors=96 connections=");
     // The server closes each of these connections to make room for the next: each one beyond the limit is a failure.
     let sockets: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
-    while !said.contains("could not be accepted") {
-        assert!(log.read_line(&mut said).expect("the log is text") > 0, "{said}");
-    }
+    server.0.errors.find("could not be accepted");
     drop(sockets);
     let more: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
     assert!(!more.is_empty());
+    let log = server.0.errors.clone();
     server.stop();
-    log.read_to_string(&mut said).expect("the log is text");
+    let said = log.all();
     let told: Vec<&str> = said.lines().filter(|line| line.contains("could not be accepted")).collect();
     assert!(told.len() == 1 && told[0].contains("LimitNOFILE="), "{said}");
 }

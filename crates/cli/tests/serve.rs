@@ -1,58 +1,30 @@
 //! The first start for a new user: `serve` asks for secrets, and a bare `touchline` makes them and shows the next
 //! steps.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::process::Command;
+
+use serde_json::json;
+use touchline_testkit::http::{HttpClient, request};
+use touchline_testkit::process::Program;
+use touchline_testkit::until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
-const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A `touchline` without arguments, and its output.
-struct Dev {
-    child: Child,
-    lines: Receiver<String>,
+/// Starts a `touchline` without a configuration.
+fn start(arguments: &[&str]) -> Program {
+    Program::start(Command::new(BINARY).args(arguments).args(["--port", "0"]))
 }
 
-impl Dev {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(BINARY);
-        command.args(arguments).args(["--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the binary runs");
-        let out = BufReader::new(child.stdout.take().expect("the stream is piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Dev { child, lines }
-    }
-
-    /// The next line that contains a text.
-    fn line(&self, text: &str) -> String {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            let line = self.lines.recv_timeout(PATIENCE).expect("it prints more");
-            if line.contains(text) {
-                return line.trim().to_owned();
-            }
-        }
-        panic!("no line with {text}")
-    }
+/// The address of the page for fans, which the server prints.
+fn address(dev: &Program) -> SocketAddr {
+    let page = dev.out.next("Fans");
+    let address = page.split("http://").nth(1).expect("an address").trim_end_matches('/');
+    address.parse().expect("an address")
 }
 
-impl Drop for Dev {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn get(address: &str, path: &str) -> String {
-    let mut socket = TcpStream::connect(address).expect("it listens");
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).expect("it answers in text");
-    answer
+fn get(address: SocketAddr, path: &str) -> String {
+    request(address, "GET", path, "", "").1
 }
 
 #[test]
@@ -77,16 +49,15 @@ fn a_generated_configuration_is_enough() {
 
 #[test]
 fn a_bare_start_shows_the_pages_and_a_line_that_works_when_pasted() {
-    let dev = Dev::start(&["--no-match"]);
-    let page = dev.line("Fans");
-    let address = page.split("http://").nth(1).expect("an address").trim_end_matches('/').to_owned();
-    assert!(dev.line("Reporter").contains("/reporter#key="));
-    let curl = dev.line("curl http://");
-    let fan = get(&address, "/");
+    let dev = start(&["--no-match"]);
+    let address = address(&dev);
+    assert!(dev.out.next("Reporter").contains("/reporter#key="));
+    let curl = dev.out.next("curl http://").trim().to_owned();
+    let fan = get(address, "/");
     assert!(fan.contains("<title>Live match</title>"));
     let script = fan.split("src=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a script");
-    assert!(get(&address, "/reporter").contains("Goal"));
-    assert!(get(&address, script).contains("text/javascript"));
+    assert!(get(address, "/reporter").contains("Goal"));
+    assert!(get(address, script).contains("text/javascript"));
     let pasted = Command::new("sh").args(["-c", &curl]).output().expect("sh runs");
     let answer = String::from_utf8_lossy(&pasted.stdout).into_owned();
     assert!(
@@ -98,26 +69,10 @@ fn a_bare_start_shows_the_pages_and_a_line_that_works_when_pasted() {
 
 #[test]
 fn the_demo_plays_by_itself() {
-    let dev = Dev::start(&[]);
-    let page = dev.line("Fans");
-    let address = page.split("http://").nth(1).expect("an address").trim_end_matches('/').to_owned();
-    let key = dev.line("Reporter").split("#key=").nth(1).expect("a key").to_owned();
-    let began = Instant::now();
-    loop {
-        let mut socket = TcpStream::connect(&address).expect("it listens");
-        let body = r#"{"channel":"match:live","limit":1}"#;
-        let head = format!(
-            "POST /api/history HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        socket.write_all((head + body).as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).expect("it answers in text");
-        if answer.contains("lineup") {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "no match is played: {answer}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let dev = start(&[]);
+    let address = address(&dev);
+    let key = dev.out.next("Reporter").split("#key=").nth(1).expect("a key").to_owned();
+    let mut client = HttpClient::new(address, &key);
+    let body = json!({"channel": "match:live", "limit": 1});
+    until("a match is played", || client.api("history", &body).to_string().contains("lineup"));
 }

@@ -2,47 +2,18 @@
 //! reconfigured and created again. Replicas lag, answers come late, and leaders are lost with data that only they had.
 //! The claims of a reading and the meaning of an acknowledgement must hold nevertheless.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets the number of simulated days (10,000 by default). `TOUCHLINE_SIM_SEED` runs one of them.
-//! A seed determines everything that happens, and `TOUCHLINE_SIM_EVENTS` shows it.
-
-#[path = "../../registry/tests/simulation/trace.rs"]
-mod trace;
+//! There are 10,000 days by default; `touchline_testkit::seeds` has the variables that change this.
 
 use std::collections::BTreeMap;
 
 use touchline_protocol::stream::{Offset, RunId};
+use touchline_testkit::seeds::{SeededRandom, Trace, compare, seeds, simulate};
 
 use crate::incarnation::StreamIncarnation;
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::storing::{AppendVerdict, verdict};
 use crate::stream::Snapshot;
 use crate::types::StoredPublication;
-use trace::Trace;
-
-/// A seeded random generator.
-struct Random(fastrand::Rng);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Random(fastrand::Rng::with_seed(seed))
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0.u64(..end)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
-fn seeds() -> impl Iterator<Item = u64> {
-    let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse().ok());
-    match number("TOUCHLINE_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000),
-    }
-}
 
 /// The state of one replica at one moment.
 #[derive(Clone, Default)]
@@ -111,7 +82,7 @@ impl SimulatedStream {
     }
 
     /// Changes a stream at random.
-    fn disturb(&mut self, random: &mut Random) {
+    fn disturb(&mut self, random: &mut SeededRandom) {
         match random.below(100) {
             0..70 => self.publish(READ),
             70..85 => self.publish(1),
@@ -147,7 +118,7 @@ impl SimulatedStream {
         self.change(|state| state.kept.retain(|(sequence, of)| *of != READ || *sequence >= marker));
     }
 
-    fn read(&self, read: StreamRead, life: u64, random: &mut Random) -> StreamReadResult {
+    fn read(&self, read: StreamRead, life: u64, random: &mut SeededRandom) -> StreamReadResult {
         let leader = self.states.len() - 1;
         let lag = if random.chance(30) { random.below(6) as usize } else { 0 };
         let state = match read {
@@ -222,7 +193,7 @@ impl SimulatedReader for Counting {
 /// One reading of a busy stream. An error says what is wrong with the claim. True = nothing after the requested offset
 /// is missing. False = the history cannot be read, or begins later.
 fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>, trace: &mut Trace) -> Result<bool, String> {
-    let mut random = Random::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut stream = SimulatedStream::new(1 + random.below(8) as usize);
     let before = random.below(40);
     (0..before).for_each(|_| stream.disturb(&mut random));
@@ -237,7 +208,7 @@ fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn SimulatedReader>, trace: &mut
     let mut reader = reader(behind);
     let mut next_read = reader.begin();
     for _ in 0..500 {
-        let pass = |stream: &mut SimulatedStream, random: &mut Random| {
+        let pass = |stream: &mut SimulatedStream, random: &mut SeededRandom| {
             let many = if is_busy && random.chance(40) { random.below(12) } else { 0 };
             (0..many).for_each(|_| stream.disturb(random));
         };
@@ -292,7 +263,7 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
 
 #[test]
 fn a_seed_gives_the_same_events_in_every_process() {
-    trace::compare("simulated::a_seed_gives_the_same_events_in_every_process", |seed, mut trace| {
+    compare("simulated::a_seed_gives_the_same_events_in_every_process", |seed, mut trace| {
         let read = read(seed, |behind| Box::new(StreamReader::new(behind)), &mut trace);
         trace.note(|| format!("the reading: {read:?}"));
         let is_there = publish_all(seed, |answer| verdict(answer, true), &mut trace);
@@ -303,13 +274,10 @@ fn a_seed_gives_the_same_events_in_every_process() {
 
 #[test]
 fn what_a_reading_claims_was_really_not_trimmed() {
-    let (mut days, mut whole) = (0_u64, 0_u64);
-    for seed in seeds() {
+    simulate(seeds(10_000), [("a claim", 50)], |seed| {
         let outcome = read(seed, |behind| Box::new(StreamReader::new(behind)), &mut Trace::Off);
-        whole += u64::from(outcome.unwrap_or_else(|wrong| panic!("TOUCHLINE_SIM_SEED={seed}: {wrong}")));
-        days += 1;
-    }
-    assert!(days < 100 || whole * 50 > days, "a reading that never claims anything proves nothing: {whole} of {days}");
+        [outcome.unwrap_or_else(|wrong| panic!("{wrong}")).into()]
+    });
 }
 
 #[test]
@@ -329,7 +297,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
         let mut reading = StreamReader::new(0);
         let mut next_read = reading.begin();
         let kept = loop {
-            match reading.take(next_read, stream.read(next_read, 1, &mut Random::new(1))) {
+            match reading.take(next_read, stream.read(next_read, 1, &mut SeededRandom::new(1))) {
                 ReadStep::Request(next) | ReadStep::RequestLater(next) => next_read = next,
                 ReadStep::Done(kept) => break kept,
                 ReadStep::Failed => panic!("it is all there"),
@@ -367,7 +335,7 @@ impl Leader {
     }
 
     /// Everything that the real server may answer to a publication. `None` = an error, or no answer in time.
-    fn publish(&mut self, id: u32, random: &mut Random) -> Option<u64> {
+    fn publish(&mut self, id: u32, random: &mut SeededRandom) -> Option<u64> {
         if random.chance(10) {
             return None;
         }
@@ -393,7 +361,7 @@ impl Leader {
 /// Publishes with keys until each publication is acknowledged or given up. Returns whether every acknowledged
 /// publication exists exactly once, at its acknowledged sequence.
 fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict, trace: &mut Trace) -> bool {
-    let mut random = Random::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut leader = Leader::default();
     let mut acknowledged = Vec::new();
     for id in 0..20 {
@@ -420,9 +388,10 @@ fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> AppendVerdict, trace: &
 
 #[test]
 fn what_is_acknowledged_is_there_once_at_its_position() {
-    for seed in seeds() {
-        assert!(publish_all(seed, |answer| verdict(answer, true), &mut Trace::Off), "TOUCHLINE_SIM_SEED={seed}");
-    }
+    simulate(seeds(10_000), [], |seed| {
+        assert!(publish_all(seed, |answer| verdict(answer, true), &mut Trace::Off));
+        []
+    });
     let believes_all =
         |answer: Option<u64>| answer.map_or(AppendVerdict::Unknown, |sequence| AppendVerdict::Stored(sequence.max(1)));
     assert!(

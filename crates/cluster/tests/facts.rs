@@ -3,20 +3,21 @@
 mod nats;
 
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use async_nats::jetstream::{self, Context};
 use touchline_cluster::{Cluster, ClusterEvent, JoinOptions};
 use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::{PATIENCE, until, until_eq};
 
-use nats::{Nats, TIMEOUT, start};
+use nats::{options, start};
 
-const JETSTREAM: &str = "jetstream { store_dir: \"$STORE\" }";
 /// More than are read one by one, and more than one fetch of a consumer returns.
 const MANY: usize = 2_500;
 
-fn join(nats: &Nats, node: &str) -> (Cluster, Receiver<ClusterEvent>) {
-    start(JoinOptions { node: node.to_owned(), has_facts: true, streams: Vec::new(), ..nats.options("facts") })
+fn join(nats: &NatsServer, node: &str) -> (Cluster, Receiver<ClusterEvent>) {
+    start(JoinOptions { node: node.to_owned(), has_facts: true, streams: Vec::new(), ..options(nats, "facts") })
 }
 
 fn key(name: &str) -> FactKey {
@@ -36,13 +37,13 @@ fn change(cluster: &Cluster, changes: impl IntoIterator<Item = FactChange>) {
         cluster.change_fact(change, Box::new(move |result| drop(sender.send(result))));
         count += 1;
     }
-    (0..count).for_each(|_| results.recv_timeout(TIMEOUT).expect("it is answered").expect("it is stored"));
+    (0..count).for_each(|_| results.recv_timeout(PATIENCE).expect("it is answered").expect("it is stored"));
 }
 
 /// The next event about facts, except those about the node's own changes.
 fn next(events: &Receiver<ClusterEvent>) -> FactsEvent {
     loop {
-        match events.recv_timeout(TIMEOUT).expect("an event comes") {
+        match events.recv_timeout(PATIENCE).expect("an event comes") {
             ClusterEvent::Facts(FactsEvent::Written { .. }) => {}
             ClusterEvent::Facts(event) => return event,
             _ => {}
@@ -76,7 +77,7 @@ fn reported(events: &Receiver<ClusterEvent>, wanted: &FactChange) {
 }
 
 /// Sends a request to NATS directly, without the nodes.
-fn ask<T>(nats: &Nats, question: impl AsyncFnOnce(Context) -> T) -> T {
+fn ask<T>(nats: &NatsServer, question: impl AsyncFnOnce(Context) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let client = async_nats::connect(format!("127.0.0.1:{}", nats.port)).await.expect("NATS is there");
@@ -89,7 +90,7 @@ const STREAM: &str = "KV_touchline_ZmFjdHM_facts";
 
 #[test]
 fn a_node_loads_all_facts_and_follows_those_that_come() {
-    let nats = Nats::start("facts-many", JETSTREAM);
+    let nats = NatsServer::start(JETSTREAM);
     let (one, events_one) = join(&nats, "one");
     assert_eq!(loaded(&events_one), [""; 0], "there is no bucket, and so no fact");
     change(&one, (0..MANY).map(|number| put(&format!("user-{number:04}"), 0)));
@@ -111,21 +112,17 @@ fn a_node_loads_all_facts_and_follows_those_that_come() {
 
 #[test]
 fn what_does_not_hold_any_more_leaves_the_bucket() {
-    let nats = Nats::start("facts-old", JETSTREAM);
+    let nats = NatsServer::start(JETSTREAM);
     let (one, events) = join(&nats, "one");
     loaded(&events);
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_secs();
     change(&one, [put("old", now_s - 4_000), put("young", now_s + 1_000), put("ageless", 0)]);
-    let began = Instant::now();
     let messages = || {
         ask(&nats, async |jetstream| {
             jetstream.get_stream(STREAM).await.map(|stream| stream.cached_info().state.messages)
         })
     };
-    while messages().expect("it is there") != 2 {
-        assert!(began.elapsed() < TIMEOUT, "it stays");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until_eq(2, || messages().expect("the stream exists"));
     let (two, events) = join(&nats, "two");
     assert_eq!(loaded(&events), ["ageless", "young"]);
     one.leave();
@@ -134,7 +131,7 @@ fn what_does_not_hold_any_more_leaves_the_bucket() {
 
 #[test]
 fn a_bucket_that_was_deleted_or_holds_what_cannot_be_read_is_noticed() {
-    let nats = Nats::start("facts-gone", JETSTREAM);
+    let nats = NatsServer::start(JETSTREAM);
     let (one, events) = join(&nats, "one");
     loaded(&events);
     change(&one, [put("ann", 0)]);
@@ -143,15 +140,11 @@ fn a_bucket_that_was_deleted_or_holds_what_cannot_be_read_is_noticed() {
     assert_eq!(loaded(&events), [""; 0], "nothing is known any more");
     // The first change afterwards may find that out; the next one creates the bucket again.
     let (sender, results) = channel();
-    let began = Instant::now();
-    loop {
+    until("the bucket exists again", || {
         let sender = sender.clone();
         one.change_fact(put("bob", 0), Box::new(move |result| drop(sender.send(result))));
-        if results.recv_timeout(TIMEOUT).expect("it is answered").is_ok() {
-            break;
-        }
-        assert!(began.elapsed() < TIMEOUT, "it is not made again");
-    }
+        results.recv_timeout(PATIENCE).expect("it is answered").is_ok()
+    });
     let later = async |jetstream: Context| {
         let subject = "$KV.touchline_ZmFjdHM_facts.user_block.ZXZl";
         jetstream.publish(subject, r#"{"format":2,"value":[]}"#.into()).await.expect("it is sent").await.map(drop)

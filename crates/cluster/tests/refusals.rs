@@ -5,13 +5,14 @@ mod nats;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, stream::DiscardPolicy};
 use touchline_cluster::{Cluster, ClusterEvent, StreamError};
 use touchline_config::ClusterSettings;
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::{PATIENCE, until};
 
-use nats::{Nats, TIMEOUT, start};
+use nats::{options, start};
 
 /// Everything that was logged in this process.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -34,15 +35,15 @@ fn logged(part: &str) -> Vec<String> {
 }
 
 /// A NATS server with a log.
-fn nats(name: &str, more: &str) -> Nats {
+fn nats(configuration: &str) -> NatsServer {
     static IS_LOGGING: OnceLock<()> = OnceLock::new();
     IS_LOGGING.get_or_init(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init());
-    Nats::start(name, more)
+    NatsServer::start(configuration)
 }
 
 fn fault(events: &Receiver<ClusterEvent>) -> StreamError {
     loop {
-        if let ClusterEvent::StreamsUnavailable(error) = events.recv_timeout(TIMEOUT).expect("an event comes") {
+        if let ClusterEvent::StreamsUnavailable(error) = events.recv_timeout(PATIENCE).expect("an event comes") {
             return error;
         }
     }
@@ -54,13 +55,13 @@ fn append(cluster: &Cluster) -> Result<u64, StreamError> {
         let _ = sender.send(appended.map(|at| at.offset.0));
     };
     cluster.append("news".into(), "".into(), b"{}".to_vec(), Box::default(), Box::new(done));
-    result.recv_timeout(TIMEOUT).expect("the request gets a reply")
+    result.recv_timeout(PATIENCE).expect("the request gets a reply")
 }
 
 #[test]
 fn a_server_without_jetstream_is_named_with_its_remedy() {
-    let server = nats("without", "");
-    let (cluster, events) = start(server.options("without"));
+    let server = nats("");
+    let (cluster, events) = start(options(&server, "without"));
     let text = fault(&events).to_string();
     assert!(text.contains("opening the stream touchline_") && text.contains("switch JetStream on"), "{text}");
     assert!(matches!(append(&cluster), Err(StreamError::NotJoined | StreamError::NotOpen)));
@@ -69,8 +70,8 @@ fn a_server_without_jetstream_is_named_with_its_remedy() {
 
 #[test]
 fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
-    let server = nats("room", "jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
-    let mut options = server.options("room");
+    let server = nats("jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
+    let mut options = options(&server, "room");
     options.cluster.stream_max_bytes = 1 << 30;
     let (cluster, events) = start(options);
     let text = fault(&events).to_string();
@@ -83,9 +84,9 @@ fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
 
 #[test]
 fn a_full_stream_refuses_with_its_cause_and_one_line_in_the_log() {
-    let server = nats("full", "jetstream { store_dir: \"$STORE\" }");
-    let (cluster, events) = start(server.options("full"));
-    while !matches!(events.recv_timeout(TIMEOUT).expect("an event comes"), ClusterEvent::Linked(true)) {}
+    let server = nats(JETSTREAM);
+    let (cluster, events) = start(options(&server, "full"));
+    while !matches!(events.recv_timeout(PATIENCE).expect("an event comes"), ClusterEvent::Linked(true)) {}
     append(&cluster).expect("it is stored");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let name = runtime.block_on(async {
@@ -112,17 +113,13 @@ fn a_full_stream_refuses_with_its_cause_and_one_line_in_the_log() {
 
 #[test]
 fn no_password_reaches_the_log() {
-    let server = nats("secret", "authorization { user: node, password: \"right\" }");
+    let server = nats("authorization { user: node, password: \"right\" }");
     let url = format!("nats://node:tops3cret@127.0.0.1:{}", server.port);
-    let mut options = server.options("secret");
+    let mut options = options(&server, "secret");
     options.cluster.nats_url = vec![url];
     let (cluster, _events) = start(options);
     let port = format!("127.0.0.1:{}", server.port);
-    let began = Instant::now();
-    while logged(&port).is_empty() {
-        assert!(began.elapsed() < TIMEOUT, "nothing is logged");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the refusal is logged", || !logged(&port).is_empty());
     assert!(logged("tops3cret").is_empty(), "{:?}", logged("tops3cret"));
     assert!(logged(&port)[0].contains("authorization"), "{:?}", logged(&port));
     cluster.leave();
@@ -140,16 +137,12 @@ fn refused_credentials_are_logged_with_their_keys() {
         (|_| {}, "none are set: cluster.nats_user and cluster.nats_password, cluster.nats_token, or"),
     ];
     for (change, expected) in cases {
-        let server = nats("keys", "authorization { user: node, password: \"right\" }");
-        let mut options = server.options("keys");
+        let server = nats("authorization { user: node, password: \"right\" }");
+        let mut options = options(&server, "keys");
         change(&mut options.cluster);
         let (cluster, _events) = start(options);
         let port = format!("127.0.0.1:{}", server.port);
-        let began = Instant::now();
-        while !logged(&port).iter().any(|line| line.contains(expected)) {
-            assert!(began.elapsed() < TIMEOUT, "{expected}: {:?}", logged(&port));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(expected, || logged(&port).iter().any(|line| line.contains(expected)));
         assert!(logged("tops3cret").is_empty(), "{:?}", logged("tops3cret"));
         cluster.leave();
     }

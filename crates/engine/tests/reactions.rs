@@ -2,7 +2,7 @@
 //! doubled and late. In the end all nodes have the same totals, which equal those of a plain count. No client ever sees
 //! a total decrease.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days there are (1,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+//! There are 1,000 days by default; `touchline_testkit::seeds` has the variables that change this.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::reactions::{BookOutput, Contributor, ReactionBook, ReactionFault, ReactionLimits, RoundId};
 use touchline_registry::HashSeed;
+use touchline_testkit::seeds::{seeds, simulate};
 
 const NODES: usize = 3;
 const START_MS: u64 = 1_700_000_000_000;
@@ -300,23 +301,12 @@ fn run(seed: u64) -> World {
     world
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn after_bad_days_all_nodes_have_the_plain_count() {
-    if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
-        run(seed);
-        return;
-    }
-    let (mut finished, mut dead) = (0, 0);
-    for seed in 0..number("TOUCHLINE_SIM_SEEDS").unwrap_or(1_000) {
+    simulate(seeds(1_000), [("closed rounds", 100), ("counts of dead nodes", 100)], |seed| {
         let world = run(seed);
-        finished += world.finished.len();
-        dead += world.dead.len();
-    }
-    assert!(finished > 0 && dead > 0, "the days were bad: {finished} closed, {dead} counts of the dead");
+        [world.finished.len() as u64, world.dead.len() as u64]
+    });
 }
 
 /// Passes the messages of each of two books to the other one.

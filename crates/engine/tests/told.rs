@@ -2,8 +2,7 @@
 //! other and started again, while users come and go. Reports alternate, and nothing that the reporting node sees is
 //! reported as gone. In the end the last report is true, or a `state.reset` has said that it may not be.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets how many such days there are (2,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them;
-//! `TOUCHLINE_SIM_EVENTS` shows what happens on it.
+//! There are 2,000 days by default; `touchline_testkit::seeds` has the variables that change this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_engine::events::{StateChange, StateKey, StateTeller, TellerOptions, TellerOutput};
 use touchline_registry::{HashSeed, ReplicaTiming};
+use touchline_testkit::seeds::{seeds, simulate};
 
 const NODES: usize = 3;
 const KEYS: usize = 3;
@@ -331,7 +331,7 @@ impl World {
 }
 
 /// Simulates a bad day. Returns the splits, the deaths, and whether something that had been doubted was wrong.
-fn day(seed: u64) -> (u64, u64, bool) {
+fn day(seed: u64) -> [u64; 3] {
     let mut world = World::new(seed);
     world.pass(1_000);
     for _ in 0..60 {
@@ -352,34 +352,16 @@ fn day(seed: u64) -> (u64, u64, bool) {
     world.heal();
     world.pass(2 * CALM_MS);
     let excused = world.judge();
-    (world.splits, world.kills, excused)
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+    [world.splits, world.kills, excused.into()]
 }
 
 #[test]
 fn what_is_told_alternates_and_is_true_in_the_end_or_doubted() {
-    if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
-        day(seed);
-        return;
-    }
-    let seeds = number("TOUCHLINE_SIM_SEEDS").unwrap_or(2_000);
-    let (mut with_splits, mut with_kills, mut excused) = (0, 0, 0);
-    for seed in 0..seeds {
-        let (splits, kills, was_excused) = std::panic::catch_unwind(|| day(seed)).unwrap_or_else(|panic| {
-            eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
-            std::panic::resume_unwind(panic)
-        });
-        with_splits += u64::from(splits > 0);
-        with_kills += u64::from(kills > 0);
-        excused += u64::from(was_excused);
-    }
-    // If all days of a simulator are fine, it proves nothing.
-    assert!(with_splits * 2 > seeds && with_kills * 2 > seeds, "too few bad days: {with_splits}, {with_kills}");
-    // What was doubted is the exception.
-    assert!(excused * 5 < seeds, "{excused} days of {seeds} end with what is not so");
+    let seeds = seeds(2_000);
+    let days = seeds.end - seeds.start;
+    let [_, _, excused] = simulate(seeds, [("splits", 2), ("deaths", 2), ("doubts", 0)], day);
+    // The doubted reports are the exception.
+    assert!(days == 1 || excused * 5 < days, "{excused} days of {days} end with a wrong report");
 }
 
 /// A node reports its clients again only while the others see it in its new life. So whatever happens from then on, the

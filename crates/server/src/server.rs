@@ -384,11 +384,7 @@ mod tests {
 
     /// Whether the node is freed. Threads of the databases may take a moment to end.
     fn is_freed(node: &Weak<Node>) -> bool {
-        let until = Instant::now() + Duration::from_secs(20);
-        while node.strong_count() > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        node.upgrade().is_none()
+        touchline_testkit::comes(touchline_testkit::PATIENCE, || node.strong_count() == 0)
     }
 
     /// Runs a node that has a client and an HTTP connection that waits for its next request. Then stops the node.

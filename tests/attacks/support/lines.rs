@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::http;
+use touchline_testkit::http::socket;
 
 pub(crate) struct Lines {
     pub(crate) socket: TcpStream,
@@ -13,7 +13,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let socket = http::socket(address);
+        let socket = socket(address);
         let reader = BufReader::new(socket.try_clone().expect("there is a descriptor"));
         Lines { socket, reader }
     }

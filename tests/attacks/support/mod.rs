@@ -3,7 +3,7 @@
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) mod http;
 pub(crate) mod lines;
@@ -14,8 +14,6 @@ pub(crate) mod two;
 pub(crate) mod watch;
 pub(crate) mod websocket;
 
-/// The longest time of one step of a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The duration of a flood.
 pub(crate) const FLOOD: Duration = Duration::from_millis(2_000);
 /// Bytes of a mebibyte.
@@ -44,19 +42,13 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("TOUCHLINE_ATTACKS_LONG").is_some()
 }
 
+/// A pause of an attacker or of a measurement.
+pub(crate) fn pause(lasting: Duration) {
+    // waits: attacks and measurements last for a known time.
+    std::thread::sleep(lasting);
+}
+
 /// The first number for short attacks, the second for long ones.
 pub(crate) fn size(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
-}
-
-/// Waits for a condition. Returns whether it became true in time.
-pub(crate) fn comes(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + within;
-    while !condition() {
-        if Instant::now() > end {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    true
 }

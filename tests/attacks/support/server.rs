@@ -1,17 +1,13 @@
 //! A server process with its configuration file, log and memory.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::Command;
 
 use serde_json::{Value, json};
-
-use super::{PATIENCE, comes};
+use touchline_testkit::Folder;
+use touchline_testkit::process::Program;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 pub(crate) const KEY: &str = "api-key";
@@ -19,13 +15,12 @@ pub(crate) const SECRET: &str = "token-secret";
 
 /// A running server. It is killed when the value is dropped.
 pub(crate) struct Server {
-    child: Child,
-    pub(crate) directory: PathBuf,
+    program: Program,
+    folder: Folder,
     /// The address of HTTP and WebSocket.
     pub(crate) address: SocketAddr,
     /// The address of the port of lines.
     pub(crate) lines: SocketAddr,
-    log: Arc<Mutex<Vec<String>>>,
 }
 
 /// Options with which each client may subscribe and read everything.
@@ -90,31 +85,18 @@ pub(crate) fn with_namespace(options: &Value) -> Value {
     json!({"channel": {"namespaces": namespaces}})
 }
 
-/// Makes a new directory and returns its path.
-fn directory() -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("touchline-attacks-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-    let directory = std::env::temp_dir().join(name);
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).expect("the temporary directory is writable");
-    directory
-}
-
 /// Writes a configuration that only its owner can read, into a new directory.
-fn write(changes: &Value) -> (PathBuf, PathBuf) {
-    let directory = directory();
-    let file = directory.join("config.json");
-    fs::write(&file, merged(configuration(), changes).to_string()).expect("the directory is ours");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the file is ours");
-    (directory, file)
+fn write(changes: &Value) -> (Folder, PathBuf) {
+    let folder = Folder::new("attacks");
+    let file = folder.write("config.json", merged(configuration(), changes).to_string());
+    (folder, file)
 }
 
 /// The output of `touchline serve` for a configuration that it must refuse.
 pub(crate) fn refusal(changes: &Value) -> Option<String> {
-    let (directory, file) = write(changes);
-    let output =
-        Command::new(BINARY).arg("check").arg(&file).current_dir(&directory).output().expect("the binary runs");
-    let _ = fs::remove_dir_all(&directory);
+    let (folder, file) = write(changes);
+    let mut command = Command::new(BINARY);
+    let output = command.arg("check").arg(&file).current_dir(folder.path()).output().expect("the binary runs");
     (!output.status.success())
         .then(|| String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
 }
@@ -127,59 +109,49 @@ impl Server {
 
     /// Starts a server with changes to the default configuration.
     pub(crate) fn with(changes: &Value) -> Self {
-        let (directory, file) = write(changes);
+        let (folder, file) = write(changes);
         let mut command = Command::new(BINARY);
         command.args(["serve", "--config"]).arg(&file);
-        Self::run(command, directory)
+        Self::run(command, folder)
     }
 
     /// Starts `serve` with arguments instead of a configuration.
     pub(crate) fn run_with(arguments: &[&str]) -> Self {
         let mut command = Command::new(BINARY);
         command.arg("serve").args(arguments);
-        Self::run(command, directory())
+        Self::run(command, Folder::new("attacks"))
     }
 
     /// Starts a server from a shell script. In the script `$0` is the binary and `$1` the configuration.
     pub(crate) fn in_shell(script: &str, changes: &Value) -> Self {
-        let (directory, file) = write(changes);
+        let (folder, file) = write(changes);
         let mut command = Command::new("sh");
         command.args(["-c", script, BINARY]).arg(&file);
-        Self::run(command, directory)
+        Self::run(command, folder)
     }
 
-    fn run(mut command: Command, directory: PathBuf) -> Self {
-        command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let lines = BufReader::new(child.stderr.take().expect("the stream is piped")).lines();
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let written = Arc::clone(&log);
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| lock(&written).push(line)));
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Server { child, directory, address: nowhere, lines: nowhere, log };
-        let mut found = None;
-        let is_ready = comes(PATIENCE, || {
-            found = server.said("ready address=");
-            found.is_some() || server.child.try_wait().is_ok_and(|status| status.is_some())
-        });
-        server.address = found.unwrap_or_else(|| panic!("it does not start ({is_ready}): {}", server.log().join("\n")));
-        server.lines = server.said("lines over TCP address=").unwrap_or(nowhere);
-        server
-    }
-
-    /// The address that follows some words in the log.
-    fn said(&self, words: &str) -> Option<SocketAddr> {
-        self.log().iter().find_map(|line| line.split_once(words)?.1.split_whitespace().next()?.parse().ok())
+    fn run(mut command: Command, folder: Folder) -> Self {
+        let program = Program::start(command.current_dir(folder.path()));
+        let address = program.address();
+        let words = "lines over TCP address=";
+        let has_lines = program.errors.text().contains(words);
+        let lines = if has_lines { program.address_after(words) } else { SocketAddr::from(([127, 0, 0, 1], 0)) };
+        Server { program, folder, address, lines }
     }
 
     /// The lines that the server has logged.
     pub(crate) fn log(&self) -> Vec<String> {
-        lock(&self.log).clone()
+        self.program.errors.text().lines().map(str::to_owned).collect()
+    }
+
+    /// The directory of the server.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The process id of the server.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.program.id()
     }
 
     /// The memory of the server in bytes.
@@ -196,20 +168,6 @@ impl Server {
     pub(crate) fn forget_peak(&self) {
         fs::write(format!("/proc/{}/clear_refs", self.id()), "5").expect("the process is ours");
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.directory);
-        }
-    }
-}
-
-fn lock(log: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The memory of a process in bytes. 0: the process has ended.

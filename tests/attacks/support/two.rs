@@ -82,7 +82,7 @@ impl Two {
         socket.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()).expect("the server reads");
         let windows = HashMap::from([(0, WINDOW)]);
         let mut two = Two { socket, read: Vec::new(), unsent: Vec::new(), windows, initial: WINDOW, is_over: false };
-        let end = Instant::now() + super::PATIENCE;
+        let end = Instant::now() + touchline_testkit::PATIENCE;
         while two.next(Duration::from_secs(1)).is_some_and(|frame| frame.kind != SETTINGS) && Instant::now() < end {}
         two
     }

@@ -10,11 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{PATIENCE, comes};
 
-use super::http::Http;
+use super::http::http;
 use super::server::{KEY, Server, memory};
-use super::websocket::WebSocket;
-use super::{MIB, PATIENCE, comes};
+use super::{MIB, pause};
 
 /// The time between two requests to `/health`.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -150,7 +151,7 @@ impl<'a> Watch<'a> {
             self.name
         );
         assert_eq!(wrong, None, "{}: the neighbour", self.name);
-        assert_eq!(Http::new(self.server.address).metric("touchline_panics_total"), 0, "{}", self.name);
+        assert_eq!(http(self.server.address).metric("touchline_panics_total"), 0, "{}", self.name);
         stretch
     }
 }
@@ -169,23 +170,23 @@ fn keep_below(process: u32, is_over: &AtomicBool) -> bool {
             let _ = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).status();
             return true;
         }
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     false
 }
 
 /// Sends requests to `/health` again and again. A request that fails counts as one that never ends.
 fn look(address: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
-    let mut http = Http::new(address);
+    let mut http = http(address);
     let mut times = Vec::new();
     while !is_over.load(Relaxed) {
         let began = Instant::now();
         // The server may have closed the kept connection. Then the request is sent again on a new connection (RFC 9112
         // section 9.3.1).
-        let answer = http.request("GET", "/health", "", "").or_else(|| http.request("GET", "/health", "", ""));
-        let is_well = answer.is_some_and(|(status, _)| status == 200);
+        let answer = http.request("GET", "/health", "", "").or_else(|_| http.request("GET", "/health", "", ""));
+        let is_well = answer.is_ok_and(|(status, _)| status == 200);
         times.push(if is_well { began.elapsed() } else { PATIENCE });
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     times
 }
@@ -206,7 +207,7 @@ fn echo(is_over: &AtomicBool) -> Vec<Duration> {
         let _ = socket.write_all(&byte);
         let _ = socket.read_exact(&mut byte);
         times.push(began.elapsed());
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     times
 }
@@ -228,23 +229,23 @@ fn stretch(is_over: &AtomicBool) -> f64 {
         while used() - before < WORK && began.elapsed() < WORK * 50 {}
         of_core += used() - before;
         of_clock += began.elapsed();
-        std::thread::sleep(WORK * 9);
+        pause(WORK * 9);
     }
     (of_clock.as_secs_f64() / of_core.as_secs_f64().max(f64::EPSILON)).clamp(1.0, STRETCH_MAX)
 }
 
 /// Publishes 1, 2, 3, … until the end. Returns the last number, and the first fault if there was one.
 fn publish(address: SocketAddr, is_over: &AtomicBool) -> (u64, Option<String>) {
-    let mut http = Http::new(address);
+    let mut http = http(address);
     let key = format!("X-API-Key: {KEY}\r\n");
     let mut last = 0;
     while !is_over.load(Relaxed) {
         let body = json!({"channel": "watch:w", "data": last + 1}).to_string();
         match http.request("POST", "/api/publish", &key, &body) {
-            Some((200, answer)) if answer.contains("result") => last += 1,
+            Ok((200, answer)) if answer.contains("result") => last += 1,
             other => return (last, Some(format!("a publication was answered by {other:?}"))),
         }
-        std::thread::sleep(INTERVAL);
+        pause(INTERVAL);
     }
     (last, None)
 }
@@ -256,7 +257,7 @@ fn subscribe(mut neighbour: WebSocket, is_over: &AtomicBool, delivered: &AtomicU
             continue;
         }
         let expected = delivered.load(Relaxed) + 1;
-        match neighbour.next() {
+        match neighbour.next_message() {
             Ok(message) if message["push"]["pub"]["data"] == json!(expected) => delivered.store(expected, Relaxed),
             Ok(message) => return Some(format!("{message} instead of {expected}")),
             Err(end) => return Some(format!("{end:?} instead of {expected}")),

@@ -9,6 +9,7 @@ use touchline_house::files::{metadata, report, root, sources};
 
 /// The crates, lowest first. A crate may depend on crates of its own row and of the rows before it.
 const CRATES: &[&[&str]] = &[
+    &["touchline-testkit"],
     &["touchline-protocol", "touchline-registry"],
     &["touchline-engine"],
     &["touchline-config"],
@@ -118,6 +119,25 @@ fn crates_depend_downwards() {
     }
     assert!(found > 10, "dependencies are found");
     report("crates against the order", &broken);
+}
+
+#[test]
+fn only_tests_use_the_test_kit() {
+    let metadata = metadata();
+    let mut users = 0;
+    let mut broken = Vec::new();
+    for package in metadata["packages"].as_array().expect("a list") {
+        for dependency in package["dependencies"].as_array().expect("a list") {
+            if dependency["name"] == "touchline-testkit" {
+                users += 1;
+                if dependency["kind"] != "dev" {
+                    broken.push(format!("{} depends on touchline-testkit", package["name"]));
+                }
+            }
+        }
+    }
+    assert!(users > 3, "the users of the test kit are found");
+    report("the test kit outside of dev-dependencies", &broken);
 }
 
 /// The imports of a crate that break the order, and the modules that the order does not name. The root may import from

@@ -13,4 +13,6 @@ mod prose;
 mod purity;
 mod seeds;
 mod sizes;
+mod waits;
+mod waits;
 mod words;

@@ -183,6 +183,8 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
 
+    use touchline_testkit::until;
+
     const SMALL: RequestLimits = RequestLimits { patience: Duration::from_millis(300), body_len_max: 10 };
 
     /// The parsed answer of a server that sends these bytes and closes the connection at once or never.
@@ -238,18 +240,14 @@ mod tests {
 
     #[test]
     fn an_answer_that_trickles_does_not_last_longer_than_the_patience() {
+        // Each part comes long before the timeout. A server ends when the client has left.
         let trickle = |stream: &mut std::net::TcpStream| {
-            // Each byte comes long before the timeout; the loop ends when the client has gone.
-            while stream.write_all(b"HTTP/1.1 200").is_ok() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            until("the client leaves", || stream.write_all(b"HTTP/1.1 200").is_err());
         };
         let said = format!("{:#}", answer_after(b"", true, trickle).expect_err("it never ends"));
         assert!(said.contains("in time") || said.contains("does not use HTTP"), "{said}");
         let drip = |stream: &mut std::net::TcpStream| {
-            while stream.write_all(b"0").is_ok() {
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            until("the client leaves", || stream.write_all(b"0").is_err());
         };
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let said = format!("{:#}", answer_after(head, true, drip).expect_err("it never ends"));

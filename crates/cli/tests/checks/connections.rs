@@ -2,15 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::ports::free_port;
+use touchline_testkit::postgres::PostgresServer;
 
 use crate::place::{Place, text};
-use crate::postgres::Postgres;
-
-/// A port without a listener.
-fn closed_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free").port()
-}
 
 /// A backend that answers each request with 405 and sends the first line of the request to the test.
 fn backend() -> (u16, std::sync::mpsc::Receiver<String>) {
@@ -33,30 +30,6 @@ fn backend() -> (u16, std::sync::mpsc::Receiver<String>) {
     (port, lines)
 }
 
-struct Nats(Child);
-
-impl Nats {
-    fn start(place: &Place, arguments: &[&str]) -> (Self, u16) {
-        let port = closed_port();
-        let mut command = Command::new("nats-server");
-        command.args(["--addr", "127.0.0.1", "--port", &port.to_string()]).args(arguments).current_dir(&place.0);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("nats-server is installed");
-        let began = std::time::Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed().as_secs() < 30, "nats-server does not listen");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        (Nats(child), port)
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn checked(place: &Place) -> (Option<i32>, String) {
     let output = place.run(&["check", "--connect"]);
     (output.status.code(), format!("{}{}", text(&output.stdout), text(&output.stderr)))
@@ -65,18 +38,19 @@ fn checked(place: &Place) -> (Option<i32>, String) {
 #[test]
 fn what_can_be_reached_is_told() {
     let (port, asked) = backend();
-    let place = Place::new("connect", "");
-    let (_nats, nats) = Nats::start(&place, &["--jetstream", "--store_dir", "js"]);
+    let place = Place::new("");
+    let nats = NatsServer::start(JETSTREAM);
     place.certificate(90);
-    let postgres = Postgres::start(&place.0);
+    let postgres = PostgresServer::start(place.0.path());
     let database = postgres.url();
     place.configure(&format!(
         "store.primary.url = \"{database}\"\nhttp_server.tls.enabled = true\ncluster.engine = \"nats\"\n\
-         cluster.nats_url = [\"nats://127.0.0.1:{nats}\"]\n\
+         cluster.nats_url = [\"{}\"]\n\
          client.proxy.connect = {{enabled = true, endpoint = \"http://127.0.0.1:{port}/c?x=1\"}}\n\
          events = [{{name = \"told\", endpoint = \"http://127.0.0.1:{port}/e\", types = [\"connected\"]}}]\n\
          channel.namespaces = [{{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}},\
-         {{name = \"chat\", history_size = 5, history_ttl = \"1h\"}}]\n"
+         {{name = \"chat\", history_size = 5, history_ttl = \"1h\"}}]\n",
+        nats.url()
     ));
     let (code, said) = checked(&place);
     for expected in [
@@ -97,20 +71,21 @@ fn what_can_be_reached_is_told() {
 
 #[test]
 fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
-    let closed = closed_port();
-    let place = Place::new("closed", "");
-    let (_nats, nats) = Nats::start(&place, &["--user", "app", "--pass", "other"]);
+    let closed = free_port();
+    let place = Place::new("");
+    let nats = NatsServer::start("authorization { user: app, password: \"other\" }");
     place.certificate(3);
     place.configure(&format!(
         "http_server.tls.enabled = true\ncluster.engine = \"nats\"\n\
-         cluster.nats_url = [\"nats://app:s3cret@127.0.0.1:{nats}\"]\n\
+         cluster.nats_url = [\"nats://app:s3cret@127.0.0.1:{}\"]\n\
          client.proxy.connect = {{enabled = true, endpoint = \"http://127.0.0.1:{closed}/\"}}\n\
          client.token.jwks_public_endpoint = \"http://127.0.0.1:{closed}/keys\"\n\
          client.token.insecure_skip_jwks_endpoint_safety_check = true\n\
          store.primary.url = \"postgres://app:s3cret@127.0.0.1:{closed}/x\"\n\
          channel.namespaces = [{{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}}]\n\
          consumers = [{{name = \"rows\", enabled = true, type = \"postgresql\", postgresql = \
-         {{dsn = \"postgres://a:s3cret@127.0.0.1:{closed}/x\", outbox_table_name = \"rows\", num_partitions = 1}}}}]\n"
+         {{dsn = \"postgres://a:s3cret@127.0.0.1:{closed}/x\", outbox_table_name = \"rows\", num_partitions = 1}}}}]\n",
+        nats.port
     ));
     let (code, said) = checked(&place);
     for expected in [
@@ -132,7 +107,7 @@ fn what_cannot_be_reached_is_an_error_with_its_key_and_without_passwords() {
 fn an_expired_certificate_and_a_silent_grpc_backend_are_errors() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = silent.local_addr().expect("it is bound").port();
-    let place = Place::new("expired", "");
+    let place = Place::new("");
     place.certificate_until(std::time::SystemTime::now() - std::time::Duration::from_secs(3 * 86_400));
     place.configure(&format!(
         "http_server.tls.enabled = true\n\
@@ -148,8 +123,8 @@ fn an_expired_certificate_and_a_silent_grpc_backend_are_errors() {
 fn a_file_that_is_not_there_yet_is_not_made() {
     let durable =
         "channel.namespaces = [{name = \"orders\", durable = true, history_size = 5, history_ttl = \"1h\"}]\n";
-    let place = Place::new("sqlite", durable);
+    let place = Place::new(durable);
     let (code, said) = checked(&place);
     assert!(said.contains("ok: store.primary.url: sqlite:data/primary.db: schema 0 of "), "{said}");
-    assert!(code == Some(0) && !place.0.join("data").exists(), "{said}");
+    assert!(code == Some(0) && !place.0.file("data").exists(), "{said}");
 }

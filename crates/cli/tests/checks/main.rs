@@ -2,9 +2,6 @@
 
 mod connections;
 mod place;
-#[path = "../../../lab/src/postgres.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod postgres;
 mod printed;
 mod service;
 
@@ -12,7 +9,7 @@ use place::{Place, text};
 
 #[test]
 fn the_machine_is_described_without_a_configuration() {
-    let place = Place::new("machine", "");
+    let place = Place::new("");
     let output = place.run_bare(&["check", "--machine"]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}");
@@ -42,7 +39,7 @@ fn a_configuration_of_variables_only_is_checked_too() {
 
 #[test]
 fn health_asks_the_port_that_has_the_probes() {
-    let place = Place::new("health", "health.enabled = true\nhttp_server.internal_port = 0\n");
+    let place = Place::new("health.enabled = true\nhttp_server.internal_port = 0\n");
     let server = place.serve();
     let address = server.address("server API, metrics and probes");
     let output = place.run(&["health", "--api", &format!("http://{address}")]);
@@ -61,7 +58,7 @@ fn health_asks_the_port_that_has_the_probes() {
 
 #[test]
 fn health_speaks_tls_to_a_certificate_of_another_name() {
-    let place = Place::new("health-tls", "health.enabled = true\n[http_server.tls]\nenabled = true\n");
+    let place = Place::new("health.enabled = true\n[http_server.tls]\nenabled = true\n");
     place.certificate(90);
     let server = place.serve();
     let address = server.address("ready");

@@ -1,29 +1,24 @@
 //! A directory with a configuration, and servers that run in it.
 
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
+
+use touchline_testkit::Folder;
+use touchline_testkit::process::Program;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 pub(crate) const KEY: &str = "the-key-of-this-test";
 const BEGINNING: &str = "http_server.address = \"127.0.0.1\"\nhttp_server.port = 0\nshutdown.spread = \"100ms\"\n\
                          http_api.key = \"the-key-of-this-test\"\n\
                          client.token.hmac_secret_key = \"a secret of this test, long enough for HS256\"\n";
-const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with a configuration. It is removed at the end of the test.
-pub(crate) struct Place(pub(crate) PathBuf);
+/// A directory with a configuration.
+pub(crate) struct Place(pub(crate) Folder);
 
 impl Place {
     /// Makes a directory whose configuration begins with secrets and a free port, and continues with `more`.
-    pub(crate) fn new(name: &str, more: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("touchline-checks-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).expect("the temporary directory is writable");
-        let place = Place(path);
+    pub(crate) fn new(more: &str) -> Self {
+        let place = Place(Folder::new("checks"));
         place.configure(more);
         place
     }
@@ -34,9 +29,7 @@ impl Place {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("the test owns it");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("the test owns it");
+        self.0.write(name, text);
     }
 
     /// Writes `cert.pem` and `key.pem`, valid for `days` days. The environment of the commands names both files.
@@ -56,11 +49,11 @@ impl Place {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command.args(arguments).env_clear().env("TOUCHLINE_CONFIG", "touchline.toml");
-        if self.0.join("cert.pem").exists() {
+        if self.0.file("cert.pem").exists() {
             command.env("TOUCHLINE_HTTP_SERVER_TLS_CERT_PEM", "cert.pem");
             command.env("TOUCHLINE_HTTP_SERVER_TLS_KEY_PEM", "key.pem");
         }
-        command.current_dir(&self.0).stdin(Stdio::null());
+        command.current_dir(self.0.path()).stdin(Stdio::null());
         command
     }
 
@@ -78,43 +71,20 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server and the lines of its log.
-pub(crate) struct Server {
-    pub(crate) child: Child,
-    lines: Receiver<String>,
-    seen: std::cell::RefCell<Vec<String>>,
-}
+/// A server and its log.
+pub(crate) struct Server(pub(crate) Program);
 
 impl Server {
     /// Starts the server, and waits until it serves.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let log = BufReader::new(child.stderr.take().expect("the stream is piped"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let server = Server { child, lines, seen: std::cell::RefCell::default() };
+        let server = Server(Program::start(&mut command));
         server.line("ready address=");
         server
     }
 
-    /// The first line of the log that contains a text. The server may have logged the line before this call.
+    /// The first line of the log that contains a text. Waits for this line.
     pub(crate) fn line(&self, text: &str) -> String {
-        let found = self.seen.borrow().iter().find(|line| line.contains(text)).cloned();
-        found.unwrap_or_else(|| {
-            loop {
-                let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with {text:?}"));
-                self.seen.borrow_mut().push(line.clone());
-                if line.contains(text) {
-                    return line;
-                }
-            }
-        })
+        self.0.errors.find(text)
     }
 
     /// The address in the line that contains a text.
@@ -122,18 +92,6 @@ impl Server {
         let line = self.line(text);
         let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
         address.expect("the line has an address").to_owned()
-    }
-
-    pub(crate) fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill is there").success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -20,7 +20,7 @@ store:
 
 #[test]
 fn each_value_is_shown_with_its_place_and_no_secret() {
-    let place = Place::new("printed", "");
+    let place = Place::new("");
     place.write("t.yaml", YAML);
     let mut command = place.command(&["print-config", "t.yaml", "--log.level", "debug"]);
     command.env("TOUCHLINE_HTTP_API_KEY", "s3cret-key-of-this-test").env("TOUCHLINE_CLIENT_CHANNEL_LIMIT", "7");
@@ -50,7 +50,7 @@ fn each_value_is_shown_with_its_place_and_no_secret() {
 
 #[test]
 fn a_configuration_with_errors_is_shown_as_far_as_it_can_be_read() {
-    let place = Place::new("printed-errors", "");
+    let place = Place::new("");
     place.write("t.yaml", "http_server:\n  port: many\nengine_password: s3cret\n");
     let output = place.run(&["print-config", "t.yaml"]);
     assert_eq!(output.status.code(), Some(1));

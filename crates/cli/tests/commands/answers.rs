@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
+use touchline_testkit::until;
+
 use super::{run, text};
 
 const SENT_KEY: &str = "a-key-that-nobody-may-read";
@@ -36,11 +38,8 @@ fn a_call_ends_in_the_time_that_was_typed() {
     // Each chunk arrives soon, and the answer never ends.
     let endless = server(|stream, _| {
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let mut is_open = stream.write_all(head).is_ok();
-        while is_open {
-            thread::sleep(std::time::Duration::from_millis(20));
-            is_open = stream.write_all(b"1\r\nx\r\n").is_ok();
-        }
+        stream.write_all(head).expect("the client reads");
+        until("the client leaves", || stream.write_all(b"1\r\nx\r\n").is_err());
     });
     let (code, said) = publish(&endless, &["--timeout", "300ms"]);
     assert!(code == Some(1) && said.contains("the rest did not arrive in time"), "{said}");

@@ -4,7 +4,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::postgres::Postgres;
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::process::Program;
+use touchline_testkit::until;
+
 use crate::{text, touchline};
 
 /// A directory with a configuration. It is removed at the end of the test.
@@ -159,7 +162,7 @@ fn a_lock_that_root_makes_is_for_the_account_of_the_node() {
 #[test]
 fn a_role_that_does_not_own_the_tables_compacts_nothing() {
     let place = Place::new("owner");
-    let postgres = Postgres::start(&place.0.join("postgres"));
+    let postgres = PostgresServer::start(&place.0.join("postgres"));
     place.configure(&postgres.url(), false);
     assert!(place.run(&["migrate", "up"]).status.success());
     postgres.sql("CREATE ROLE guest LOGIN");
@@ -184,6 +187,7 @@ fn whoever_kills_it_leaves_the_database_whole() {
     // Each run is killed a little later than the one before.
     for step in 0..30 {
         let mut run = place.command(&["compact"]).stdout(Stdio::null()).spawn().expect("the binary runs");
+        // waits: each run is killed at another moment.
         std::thread::sleep(std::time::Duration::from_millis(step * 4));
         let _ = run.kill();
         let _ = run.wait();
@@ -202,7 +206,7 @@ fn whoever_kills_it_leaves_the_database_whole() {
 #[test]
 fn tables_of_postgresql_are_cleared_or_written_anew() {
     let place = Place::new("postgres");
-    let postgres = Postgres::start(&place.0.join("postgres"));
+    let postgres = PostgresServer::start(&place.0.join("postgres"));
     place.configure(&postgres.url(), false);
     assert!(place.bad(&["compact"]).contains("there is no database"));
     assert!(place.run(&["migrate", "up"]).status.success());
@@ -219,17 +223,10 @@ fn tables_of_postgresql_are_cleared_or_written_anew() {
     // A connection with the application name of a node stays open.
     let url = postgres.url();
     let mut node = Command::new("psql");
-    let node = node.args([&url, "-qc", "SELECT pg_sleep(60)"]).env("PGAPPNAME", "touchline").stdin(Stdio::null());
-    let mut node = node.spawn().expect("psql is there");
+    let _node = Program::start(node.args([&url, "-qc", "SELECT pg_sleep(600)"]).env("PGAPPNAME", "touchline"));
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'touchline'";
-    let began = std::time::Instant::now();
-    while postgres.sql(count) == "0" {
-        assert!(began.elapsed() < crate::DEADLINE, "it does not connect");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until("the node connects", || postgres.sql(count) != "0");
     let said = place.bad(&["compact", "--full"]);
     assert!(said.contains("running nodes use this database") && said.contains("stop the nodes"), "{said}");
     place.good(&["compact"], "primary");
-    let _ = node.kill();
-    let _ = node.wait();
 }

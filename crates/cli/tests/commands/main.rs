@@ -4,22 +4,21 @@ mod answers;
 mod api;
 mod compact;
 mod explain;
-#[path = "../../../lab/src/postgres.rs"]
-mod postgres;
 mod tls;
 mod tokens;
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use touchline_testkit::http::raw;
+use touchline_testkit::ports::free_port;
+use touchline_testkit::process::Program;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const KEY: &str = "a key with blanks\n";
 const SECRET: &str = "a secret of this test, long enough for HS256";
-/// The longest time for one step of these tests.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 const CONFIGURATION: &str = r#"
 http_server.address = "127.0.0.1"
@@ -52,8 +51,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A running server. It is killed when the value is dropped.
 struct Server {
-    child: Child,
-    log: BufReader<std::process::ChildStderr>,
+    program: Program,
     file: PathBuf,
     address: String,
 }
@@ -62,30 +60,20 @@ impl Server {
     fn start(name: &str) -> Self {
         let file = std::env::temp_dir().join(format!("touchline-commands-{}-{name}.toml", std::process::id()));
         std::fs::write(&file, CONFIGURATION).expect("the temporary directory is writable");
-        Server::start_with(file, "0")
+        Server::start_with(file, 0)
     }
 
     /// Starts a server with a configuration file. The file is removed at the end.
-    fn start_with(file: PathBuf, port: &str) -> Self {
-        let path = file.display().to_string();
-        Server::spawn(&mut touchline(&["serve", "--config", &path, "--port", port, "--shards", "2"]), file)
+    fn start_with(file: PathBuf, port: u16) -> Self {
+        let (path, port) = (file.display().to_string(), port.to_string());
+        Server::spawn(&mut touchline(&["serve", "--config", &path, "--port", &port, "--shards", "2"]), file)
     }
 
     /// Starts a server by a command. `file`: the configuration file, which is removed at the end.
     fn spawn(command: &mut Command, file: PathBuf) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
-        let mut line = String::new();
-        while !line.contains("ready address=") {
-            line.clear();
-            assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
-        }
-        let address = line
-            .split("address=")
-            .nth(1)
-            .and_then(|rest| rest.split_whitespace().next())
-            .expect("the line has an address");
-        Server { child, log, file, address: address.to_owned() }
+        let program = Program::start(command);
+        let address = program.address().to_string();
+        Server { program, file, address }
     }
 
     fn path(&self) -> String {
@@ -100,69 +88,44 @@ impl Server {
         run(&["publish", channel, data, "--api", &self.api(), "--config", &self.path()])
     }
 
-    fn watch(&self, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    /// Starts a watcher of the channel `news:a`, and waits until it watches.
+    fn watch(&self, arguments: &[&str]) -> Program {
         let token = text(&run(&["token", "--user", "42", "--config", &self.path()]).stdout);
         let url = format!("ws://{}/connection/websocket", self.address);
-        let mut command = touchline(&["watch", "news:a", "--url", &url, "--token", token.trim()]);
-        let mut child =
-            command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let out = BufReader::new(child.stdout.take().expect("the stream is piped"));
-        (child, out)
-    }
-
-    /// Stops the server with SIGTERM and returns its exit code.
-    fn stop(&mut self) -> Option<i32> {
-        let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill is there");
-        assert!(killed.success());
-        self.child.wait().expect("the test owns it").code()
+        let words = [&["watch", "news:a", "--url", &url, "--token", token.trim()], arguments].concat();
+        watching(&mut touchline(&words))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.file);
     }
 }
 
-/// Waits until a watcher prints on stderr that it watches.
-fn wait_until_watching(watcher: &mut Child) {
-    let mut log = BufReader::new(watcher.stderr.take().expect("the stream is piped"));
-    let mut line = String::new();
-    let began = Instant::now();
-    while !line.contains("watching news:a") {
-        line.clear();
-        assert!(
-            log.read_line(&mut line).expect("stderr is text") > 0 && began.elapsed() < DEADLINE,
-            "the watcher ended"
-        );
-    }
-    // The watcher's stderr is read until its end, so that later output does not break the pipe.
-    std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
-}
-
-fn line(out: &mut BufReader<ChildStdout>) -> String {
-    let mut line = String::new();
-    out.read_line(&mut line).expect("it prints");
-    line
+/// Starts a watcher, and waits until it watches the channel `news:a`.
+fn watching(command: &mut Command) -> Program {
+    let watcher = Program::start(command);
+    watcher.errors.find("watching news:a");
+    watcher
 }
 
 #[test]
 fn a_publication_reaches_a_watcher_and_a_restart_is_survived() {
-    let mut server = Server::start("restart");
-    let (mut watcher, mut out) = server.watch(&[]);
-    wait_until_watching(&mut watcher);
+    let file = std::env::temp_dir().join(format!("touchline-commands-{}-restart.toml", std::process::id()));
+    std::fs::write(&file, CONFIGURATION).expect("the temporary directory is writable");
+    let port = free_port();
+    let mut server = Server::start_with(file, port);
+    let watcher = server.watch(&[]);
     let published = server.publish("news:a", r#"{"goal": "1:0"}"#);
     assert!(published.status.success(), "{}", text(&published.stderr));
     assert!(text(&published.stdout).contains(r#""offset":1"#), "{}", text(&published.stdout));
-    assert!(line(&mut out).contains(r#""data":{"goal":"1:0"}"#));
+    assert!(watcher.out.next("").contains(r#""data":{"goal":"1:0"}"#));
 
-    assert_eq!(server.stop(), Some(0));
-    let port = server.address.rsplit(':').next().expect("an address has a port").to_owned();
+    assert_eq!(server.program.stop().code(), Some(0));
     let again = std::env::temp_dir().join(format!("touchline-commands-{}-again.toml", std::process::id()));
     std::fs::copy(&server.file, &again).expect("the temporary directory is writable");
-    let server = Server::start_with(again, &port);
+    let server = Server::start_with(again, port);
     // The new server has a new history: the watcher gets only publications that are made after it has reconnected.
     let (seen, was_seen) = std::sync::mpsc::channel::<()>();
     let (api, path) = (server.api(), server.path());
@@ -171,24 +134,20 @@ fn a_publication_reaches_a_watcher_and_a_restart_is_survived() {
             run(&["publish", "news:a", "\"back\"", "--api", &api, "--config", &path]);
         }
     });
-    assert!(line(&mut out).contains(r#""data":"back""#));
+    assert!(watcher.out.next("").contains(r#""data":"back""#));
     drop(seen);
     publisher.join().expect("it publishes");
-    watcher.kill().expect("it still runs");
-    watcher.wait().expect("the test owns it");
 }
 
 #[test]
 fn a_watcher_ends_after_as_many_as_asked_for() {
     let server = Server::start("count");
-    let (mut watcher, mut out) = server.watch(&["--count", "2"]);
-    wait_until_watching(&mut watcher);
+    let mut watcher = server.watch(&["--count", "2"]);
     for data in ["1", "2", "3"] {
         assert!(server.publish("news:a", data).status.success());
     }
-    assert!(watcher.wait().expect("the test owns it").success());
-    let mut all = String::new();
-    out.read_to_string(&mut all).expect("it prints");
+    assert!(watcher.wait().success());
+    let all = watcher.out.all();
     assert_eq!(all.lines().count(), 2, "{all}");
 }
 
@@ -238,8 +197,7 @@ fn a_recorded_match_is_played_in_order_and_in_time() {
         r#"{"events": [{"at": 0, "data": "kick-off"}, {"at": 10, "data": "goal"}, {"at": 20, "data": "end"}]}"#;
     std::fs::write(&recording, events).expect("the temporary directory is writable");
     assert!(server.publish("news:a", "\"of the match before\"").status.success());
-    let (mut watcher, mut out) = server.watch(&["--count", "3"]);
-    wait_until_watching(&mut watcher);
+    let watcher = server.watch(&["--count", "3"]);
     let began = Instant::now();
     let (api, replay, path) = (server.api(), recording.display().to_string(), server.path());
     let play = ["match", "--replay", &replay, "--speed", "50", "--channel", "news:a", "--api", &api, "--config", &path];
@@ -247,11 +205,10 @@ fn a_recorded_match_is_played_in_order_and_in_time() {
     std::fs::remove_file(&recording).expect("it was written");
     assert!(played.status.success(), "{}", text(&played.stderr));
     assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
-    let found: Vec<String> = (0..3).map(|_| line(&mut out)).collect();
+    let found: Vec<String> = (0..3).map(|_| watcher.out.next("")).collect();
     for (line, expected) in found.iter().zip(["kick-off", "goal", "end"]) {
         assert!(line.contains(&format!(r#""data":"{expected}""#)), "{found:?}");
     }
-    watcher.wait().expect("the test owns it");
 }
 
 #[test]
@@ -264,11 +221,7 @@ fn a_token_is_alone_on_its_line() {
 
 /// Sends an HTTP request and returns the answer.
 fn ask(address: &str, request: &str) -> String {
-    let mut socket = std::net::TcpStream::connect(address).expect("it listens");
-    socket.write_all(request.replace('\n', "\r\n").as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    let _ = socket.read_to_string(&mut answer);
-    answer
+    raw(address.parse().expect("an address"), request.replace('\n', "\r\n").as_bytes())
 }
 
 #[test]
@@ -303,9 +256,8 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
         ask(&server.address, "POST /api/info HTTP/1.1\nHost: here\nConnection: close\nContent-Length: 2\n\n{}")
             .contains(" 401 ")
     );
-    server.stop();
-    let mut log = String::new();
-    server.log.read_to_string(&mut log).expect("it logs text");
+    server.program.stop();
+    let log = server.program.errors.all();
     for (cause, more) in [
         (
             "no token was sent, and client.allow_anonymous_connect_without_token is off",
@@ -336,29 +288,11 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
 
 #[test]
 fn in_development_the_client_is_told_the_cause_too() {
-    let mut child = touchline(&["serve", "--dev", "--no-match", "--port", "0"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    let mut log = BufReader::new(child.stderr.take().expect("the stream is piped"));
-    let mut line = String::new();
-    while !line.contains("ready address=") {
-        line.clear();
-        assert!(log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
-    }
-    let address = line
-        .split("address=")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next())
-        .expect("the line has an address")
-        .to_owned();
-    let url = format!("ws://{address}/connection/websocket");
+    let server = Program::start(&mut touchline(&["serve", "--dev", "--no-match", "--port", "0"]));
+    let url = format!("ws://{}/connection/websocket", server.address());
     let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
     let refused = text(&run(&["watch", "news", "--url", &url, "--token", &forged]).stderr);
     let unknown = text(&run(&["watch", "nothing:a", "--url", &url]).stderr);
-    child.kill().expect("it still runs");
-    child.wait().expect("the test owns it");
     assert!(
         refused.contains("invalid token: the signature of the token does not match the configured key"),
         "{refused}"
@@ -474,25 +408,11 @@ fn a_check_tells_good_from_bad() {
 #[test]
 fn a_second_signal_does_not_wait_for_the_drain() {
     let file = std::env::temp_dir().join(format!("touchline-commands-{}-twice.toml", std::process::id()));
-    std::fs::write(&file, CONFIGURATION.replace("\"100ms\"", "\"20s\"")).expect("the temporary directory is writable");
-    let mut server = Server::start_with(file, "0");
+    std::fs::write(&file, CONFIGURATION.replace("\"100ms\"", "\"20m\"")).expect("the temporary directory is writable");
+    let mut server = Server::start_with(file, 0);
     // There are so many watchers that the server disconnects some of them late.
-    let watchers: Vec<(Child, BufReader<ChildStdout>)> = (0..8).map(|_| server.watch(&[])).collect();
-    let mut watchers: Vec<Child> = watchers.into_iter().map(|(child, _)| child).collect();
-    watchers.iter_mut().for_each(wait_until_watching);
-    let kill = || Command::new("kill").arg(server.child.id().to_string()).status().expect("kill is there");
-    assert!(kill().success());
-    let mut line = String::new();
-    while !line.contains("stopping") {
-        line.clear();
-        assert!(server.log.read_line(&mut line).expect("the log is text") > 0, "the server ended");
-    }
-    let began = Instant::now();
-    assert!(kill().success());
-    assert_eq!(server.child.wait().expect("the test owns it").code(), Some(130));
-    assert!(began.elapsed() < Duration::from_secs(10));
-    for mut watcher in watchers {
-        let _ = watcher.kill();
-        let _ = watcher.wait();
-    }
+    let _watchers: Vec<Program> = (0..8).map(|_| server.watch(&[])).collect();
+    server.program.signal("TERM");
+    server.program.errors.find("stopping");
+    assert_eq!(server.program.stop().code(), Some(130), "the drain would take longer than PATIENCE");
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use super::{CONFIGURATION, Server, line, run, text, touchline, wait_until_watching};
+use super::{CONFIGURATION, Server, run, text, touchline, watching};
 
 /// A certificate authority for this test, and a server whose certificate for `localhost` this authority has signed.
 struct TlsServer {
@@ -28,7 +28,7 @@ impl TlsServer {
         std::fs::write(&file, format!("{keys}{tls}\n[[{namespaces}")).expect("it is writable");
         let authority = file.with_extension("pem");
         std::fs::write(&authority, root.pem()).expect("the temporary directory is writable");
-        TlsServer { server: Server::start_with(file, "0"), authority }
+        TlsServer { server: Server::start_with(file, 0), authority }
     }
 
     fn port(&self) -> &str {
@@ -57,18 +57,12 @@ fn a_publication_reaches_a_watcher_over_tls() {
     let token = text(&run(&["token", "--user", "42", "--config", &path]).stdout);
     let url = format!("{}/connection/websocket", tls.url("wss", "localhost"));
     let arguments = ["watch", "news:a", "--url", &url, "--token", token.trim(), "--ca", &ca, "--count", "1"];
-    let mut watcher = touchline(&arguments)
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    let mut out = std::io::BufReader::new(watcher.stdout.take().expect("the stream is piped"));
-    wait_until_watching(&mut watcher);
+    let mut watcher = watching(&mut touchline(&arguments));
     let api = tls.url("https", "localhost");
     let published = run(&["publish", "news:a", r#""by TLS""#, "--api", &api, "--config", &path, "--ca", &ca]);
     assert!(published.status.success(), "{}", text(&published.stderr));
-    assert!(line(&mut out).contains(r#""data":"by TLS""#));
-    assert!(watcher.wait().expect("the test owns it").success());
+    assert!(watcher.out.next("").contains(r#""data":"by TLS""#));
+    assert!(watcher.wait().success());
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn a_server_takes_its_secrets_from_files_and_from_systemd() {
     let mut check = touchline(&["token", "--check", made.trim(), "--config", &configuration.path()]);
     let checked = check.envs(variables).output().expect("the binary runs");
     assert!(text(&checked.stdout).contains("good: user \"42\""), "{}", text(&checked.stderr));
-    assert_eq!(server.stop(), Some(0));
+    assert_eq!(server.program.stop().code(), Some(0));
     let without = touchline(&["serve", "--config", &configuration.path(), "--port", "0"]).output().expect("it runs");
     let said = text(&without.stderr);
     assert!(!without.status.success() && said.contains("http_api.keys[news].key: missing"), "{said}");

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-
-use crate::server::Client;
+use touchline_testkit::http::HttpClient;
 
 /// The known result of one publication.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +27,12 @@ pub(crate) fn channel(number: usize) -> String {
 
 impl Ledger {
     /// Publishes one publication with its own idempotency key, and notes the answer.
-    pub(crate) fn publish(&self, client: &mut Client, of: usize, number: u64) -> bool {
+    pub(crate) fn publish(&self, client: &mut HttpClient, of: usize, number: u64) -> bool {
         let key = format!("key-{number}");
         let answer =
             client.call("publish", &json!({"channel": channel(of), "data": {"n": number}, "idempotency_key": key}));
         let fate = match answer.as_ref().map(|answer| &answer["result"]) {
-            Some(result @ Value::Object(_)) => Fate::Acknowledged(
+            Ok(result @ Value::Object(_)) => Fate::Acknowledged(
                 result["offset"].as_u64().expect("an offset"),
                 result["epoch"].as_str().expect("an epoch").to_owned(),
             ),
@@ -61,7 +60,7 @@ impl Ledger {
     }
 
     /// Compares the notes with the whole history of each channel.
-    pub(crate) fn check(&self, client: &mut Client, channels: usize) {
+    pub(crate) fn check(&self, client: &mut HttpClient, channels: usize) {
         for of in 0..channels {
             let found = history(client, of);
             let offsets: Vec<u64> = found.kept.keys().copied().collect();
@@ -92,8 +91,8 @@ pub(crate) struct Found {
     pub(crate) kept: BTreeMap<u64, u64>,
 }
 
-pub(crate) fn history(client: &mut Client, of: usize) -> Found {
-    let answer = client.must("history", &json!({"channel": channel(of), "limit": -1}));
+pub(crate) fn history(client: &mut HttpClient, of: usize) -> Found {
+    let answer = client.api("history", &json!({"channel": channel(of), "limit": -1}));
     let result = &answer["result"];
     let publications = result["publications"].as_array().unwrap_or_else(|| panic!("no history: {answer}"));
     let pair = |publication: &Value| Some((publication["offset"].as_u64()?, publication["data"]["n"].as_u64()?));

@@ -3,12 +3,9 @@
 
 mod disk;
 mod ledger;
-#[path = "../../../lab/src/postgres.rs"]
-mod postgres;
 mod server;
 
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -17,14 +14,16 @@ use serde_json::json;
 
 use disk::Disk;
 use ledger::{Ledger, history};
-use postgres::Postgres;
 use server::Home;
+use touchline_testkit::nats::NatsServer;
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::process::Program;
+use touchline_testkit::{PATIENCE, comes, until, until_eq, until_some};
 
 const CHANNELS: usize = 5;
 const PUBLISHERS: usize = 8;
 /// The number of publications that may wait in the servers of these tests.
 const QUEUE: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a server is killed: the value of TOUCHLINE_CRASHES, or 60.
 fn crashes() -> usize {
@@ -43,7 +42,7 @@ fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
 }
 
 /// Starts one server `count` times. Each time all publishers publish, and `end` ends the server at a random moment.
-fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: impl FnMut(server::Server, &mut Rng)) {
+fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: impl FnMut(Program, &mut Rng)) {
     let next = AtomicU64::new(0);
     for life in 0..count {
         let server = home.start();
@@ -59,6 +58,7 @@ fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: 
             for _ in 0..PUBLISHERS {
                 scope.spawn(|| publish_until_the_end(ledger, home, &next));
             }
+            // waits: the server is killed at a random moment.
             std::thread::sleep(lasting);
             end(server, random);
         });
@@ -77,43 +77,29 @@ fn whoever_is_killed_has_lost_nothing_that_was_acknowledged_and_followers_have_i
 #[test]
 fn on_postgresql_too() {
     let scratch = Home::new("killed-postgres-data");
-    let postgres = Postgres::start(&scratch.directory);
+    let postgres = PostgresServer::start(&scratch.path());
     kill_again_and_again(&Home::new("killed-postgres").on(postgres.url()), crashes() / 4);
 }
 
 fn kill_again_and_again(home: &Home, count: usize) {
     let ledger = Ledger::default();
-    let seen = home.directory.join("seen");
     let first = home.start();
-    let watch = home.watch("kept:0", &seen);
+    let watch = home.watch("kept:0");
     // The follower must receive the first publication live. After that it can recover.
-    let mut client = home.client();
-    let began = Instant::now();
-    while fs::read_to_string(&seen).is_ok_and(|seen| seen.is_empty()) {
-        assert!(began.elapsed() < PATIENCE, "the follower receives nothing");
-        ledger.publish(&mut client, 0, 1_000_000_000 + began.elapsed().as_micros() as u64);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    first.kill();
-    lives(home, &ledger, count, &mut Rng::with_seed(7), |server, _| server.kill());
+    let (mut client, mut number) = (home.client(), 1_000_000_000);
+    until("the follower receives a publication", || {
+        number += 1;
+        ledger.publish(&mut client, 0, number);
+        !watched(&watch).is_empty()
+    });
+    drop(first);
+    lives(home, &ledger, count, &mut Rng::with_seed(7), |server, _| drop(server));
     let _server = home.start();
     let found = history(&mut home.client(), 0);
-    let began = Instant::now();
-    loop {
-        let seen = fs::read_to_string(&seen).expect("it is text");
-        let offsets: Vec<u64> = seen
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["offset"].as_u64())
-            .collect();
-        if offsets.last() == Some(&found.top) {
-            let first = offsets[0];
-            assert_eq!(offsets, (first..=found.top).collect::<Vec<_>>(), "the follower got each one once, in order");
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "the follower stands at {:?} of {}", offsets.last(), found.top);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    drop(watch);
+    until_eq(Some(found.top), || watched(&watch).last().map(|(offset, _)| *offset));
+    let offsets: Vec<u64> = watched(&watch).into_iter().map(|(offset, _)| offset).collect();
+    let expected: Vec<u64> = (offsets[0]..=found.top).collect();
+    assert_eq!(offsets, expected, "the follower got each publication once, in order");
 }
 
 /// Stops the threads when it is dropped, also if a test fails.
@@ -128,7 +114,7 @@ impl Drop for StopAtTheEnd<'_> {
 #[test]
 fn postgresql_may_be_killed_under_a_server_that_goes_on() {
     let scratch = Home::new("postgres-killed-data");
-    let postgres = Postgres::start(&scratch.directory);
+    let postgres = PostgresServer::start(&scratch.path());
     let home = Home::new("postgres-killed").on(postgres.url());
     let _server = home.start();
     let (ledger, next, stop) = (Ledger::default(), AtomicU64::new(0), AtomicBool::new(false));
@@ -139,25 +125,16 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
                 let mut client = home.client();
                 while !stop.load(Relaxed) {
                     let number = next.fetch_add(1, Relaxed);
-                    if !ledger.publish(&mut client, number as usize % CHANNELS, number) {
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
+                    ledger.publish(&mut client, number as usize % CHANNELS, number);
                 }
             });
         }
         for _ in 0..(crashes() / 40).max(1) {
             let before = ledger.acknowledged();
             postgres.kill();
-            let began = Instant::now();
-            while home.client().health() != "503" {
-                assert!(began.elapsed() < PATIENCE, "the node does not notice the fault");
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            until_eq(503, || home.health());
             postgres.again();
-            while ledger.acknowledged() < before + 200 {
-                assert!(began.elapsed() < PATIENCE, "the server does not recover");
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            until("the server recovers", || ledger.acknowledged() >= before + 200);
         }
         drop(end);
     });
@@ -170,7 +147,7 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
 #[test]
 fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_through_restarts() {
     let scratch = Home::new("outbox-data");
-    let postgres = Postgres::start(&scratch.directory);
+    let postgres = PostgresServer::start(&scratch.path());
     let home = Home::new("outbox").on(postgres.url());
     let mut server = Some(home.start());
     let postgres = &postgres;
@@ -186,30 +163,24 @@ fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_thro
                 scope.spawn(move || postgres.sql(&(undone + "BEGIN; " + &numbers + "COMMIT;")));
             }
             if round % 3 == 1 {
-                server.take().into_iter().for_each(server::Server::kill);
+                drop(server.take());
                 server = Some(home.start());
             }
         });
     }
-    let began = Instant::now();
-    while postgres.sql("SELECT count(*) FROM touchline.outbox") != "0" {
-        assert!(began.elapsed() < PATIENCE, "the outbox is not emptied");
-    }
+    until_eq("0".to_owned(), || postgres.sql("SELECT count(*) FROM touchline.outbox"));
     let expected: Vec<u64> = (0..rounds as u64).flat_map(|round| (0..5).map(move |n| round * 10 + n)).collect();
     for of in 0..4 {
         let found = history(&mut home.client(), of);
         assert_eq!(found.kept.into_values().collect::<Vec<_>>(), expected, "channel {of}");
     }
     postgres.sql("SELECT touchline_publish('plain', '1')");
-    let began = Instant::now();
-    while postgres.sql("SELECT refused FROM touchline.outbox") != "not durable" {
-        assert!(began.elapsed() < PATIENCE, "the outbox does not show that the channel is not durable");
-    }
+    until_eq("not durable".to_owned(), || postgres.sql("SELECT refused FROM touchline.outbox"));
 }
 
 /// The offsets that a `touchline watch` has printed, each with its number.
-fn watched(out: &Path) -> Vec<(u64, u64)> {
-    let text = fs::read_to_string(out).unwrap_or_default();
+fn watched(watch: &Program) -> Vec<(u64, u64)> {
+    let text = watch.out.text();
     let values = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     values.filter_map(|value| Some((value["offset"].as_u64()?, value["data"]["n"].as_u64()?))).collect()
 }
@@ -217,22 +188,19 @@ fn watched(out: &Path) -> Vec<(u64, u64)> {
 #[test]
 fn nodes_of_a_cluster_share_postgresql() {
     let scratch = Home::new("shared-postgres-data");
-    let postgres = Postgres::start(&scratch.directory);
-    let (_nats, nats) = server::nats();
+    let postgres = PostgresServer::start(&scratch.path());
+    let nats = NatsServer::start("");
     let homes =
-        ["one", "two"].map(|name| Home::new(&format!("shared-postgres-{name}")).on(postgres.url()).joined(&nats));
+        ["one", "two"].map(|name| Home::new(&format!("shared-postgres-{name}")).on(postgres.url()).joined(&nats.url()));
     let _servers = homes.each_ref().map(Home::start);
-    let outs = homes.each_ref().map(|home| home.directory.join("seen"));
-    let _watches: Vec<_> = homes.iter().zip(&outs).map(|(home, out)| home.watch("kept:0", out)).collect();
+    let watches = homes.each_ref().map(|home| home.watch("kept:0"));
     let ledger = Ledger::default();
-    let began = Instant::now();
     let mut number = 0;
-    while outs.iter().any(|out| watched(out).is_empty()) {
-        assert!(began.elapsed() < PATIENCE, "a follower receives nothing");
+    until("each follower receives a publication", || {
         number += 1;
         assert!(ledger.publish(&mut homes[number as usize % 2].client(), 0, number));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        watches.iter().all(|watch| !watched(watch).is_empty())
+    });
     std::thread::scope(|scope| {
         for (index, home) in homes.iter().enumerate() {
             let ledger = &ledger;
@@ -243,27 +211,20 @@ fn nodes_of_a_cluster_share_postgresql() {
         }
     });
     // Each node answers from its own knowledge, so the test waits until all nodes have it.
-    while homes.iter().any(|home| history(&mut home.client(), 0).top < ledger.acknowledged() as u64) {
-        assert!(began.elapsed() < PATIENCE, "a node does not get all acknowledged publications");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("each node has all acknowledged publications", || {
+        homes.iter().all(|home| history(&mut home.client(), 0).top >= ledger.acknowledged() as u64)
+    });
     ledger.check(&mut homes[0].client(), 1);
     let found = history(&mut homes[1].client(), 0);
-    for out in &outs {
-        while watched(out).last().map(|(offset, _)| *offset) != Some(found.top) {
-            assert!(began.elapsed() < PATIENCE, "{} of {} are seen", watched(out).len(), found.top);
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let seen = watched(out);
+    for watch in &watches {
+        until_eq(Some(found.top), || watched(watch).last().map(|(offset, _)| *offset));
+        let seen = watched(watch);
         let all: Vec<(u64, u64)> = found.kept.range(seen[0].0..).map(|(offset, number)| (*offset, *number)).collect();
         assert_eq!(seen, all, "each follower gets each publication once, in order");
     }
-    homes[0].client().must("history_remove", &json!({"channel": "kept:0"}));
+    homes[0].client().api("history_remove", &json!({"channel": "kept:0"}));
     for home in &homes {
-        while !history(&mut home.client(), 0).kept.is_empty() {
-            assert!(began.elapsed() < PATIENCE, "a node still has what was removed");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("the node removes the history", || history(&mut home.client(), 0).kept.is_empty());
         assert_eq!(history(&mut home.client(), 0).top, found.top, "the position stays");
     }
 }
@@ -271,11 +232,11 @@ fn nodes_of_a_cluster_share_postgresql() {
 #[test]
 fn a_slow_postgresql_stops_only_those_who_need_it() {
     let scratch = Home::new("slow-postgres-data");
-    let postgres = Postgres::start(&scratch.directory);
+    let postgres = PostgresServer::start(&scratch.path());
     let home = Home::new("slow-postgres").on(postgres.url());
     let _server = home.start();
     let (mut plain, mut durable) = (home.client(), home.client());
-    assert!(durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"].is_object());
+    assert!(durable.api("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"].is_object());
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -285,17 +246,17 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
         });
         let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass \
                      AND mode = 'AccessExclusiveLock' AND granted";
-        while postgres.sql(locks) == "0" {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let waiting = scope.spawn(|| durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
-        // The queue behind it takes QUEUE publications. The rest is refused at once, while nothing can be stored.
-        std::thread::sleep(Duration::from_millis(300));
+        until("the table is locked", || postgres.sql(locks) != "0");
+        let waiting = scope.spawn(|| durable.api("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
+        // The queue behind this publication accepts QUEUE publications. The rest is refused at once.
+        let waiting_locks = "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass \
+                             AND NOT granted";
+        until("the publication waits for the table", || postgres.sql(waiting_locks) != "0");
         let crowd: Vec<_> = (0..QUEUE + 2 * PUBLISHERS)
             .map(|n| {
                 let (home, is_over) = (&home, &is_over);
                 scope.spawn(move || {
-                    let answer = home.client().must("publish", &json!({"channel": "kept:1", "data": {"n": n}}));
+                    let answer = home.client().api("publish", &json!({"channel": "kept:1", "data": {"n": n}}));
                     (answer["error"]["code"] == 111, is_over.load(Relaxed))
                 })
             })
@@ -303,8 +264,8 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
         let reading = scope.spawn(|| history(&mut home.client(), 0).top);
         let mut served = 0;
         while !is_over.load(Relaxed) {
-            assert!(plain.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
-            assert!(plain.must("info", &json!({}))["result"].is_object());
+            assert!(plain.api("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
+            assert!(plain.api("info", &json!({}))["result"].is_object());
             served += 1;
         }
         assert!(served > 100, "only {served} were served meanwhile");
@@ -322,35 +283,31 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
 #[test]
 fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
     let scratch = Home::new("postgres-late-data");
-    let postgres = Postgres::start(&scratch.directory);
+    let postgres = PostgresServer::start(&scratch.path());
     postgres.kill();
     let home = Home::new("postgres-late").on(postgres.url());
     let _server = home.start_unready();
     let mut client = home.client();
-    let began = Instant::now();
-    let refused = client.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}));
+    let refused = client.api("publish", &json!({"channel": "kept:0", "data": {"n": 1}}));
     assert_eq!(refused["error"]["code"], 4010, "{refused}");
-    assert_eq!(client.must("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
-    assert!(client.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
-    assert_eq!(client.health(), "503");
+    assert_eq!(client.api("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
+    assert!(client.api("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
+    assert_eq!(home.health(), 503);
     postgres.again();
-    while client.health() != "200" {
-        assert!(began.elapsed() < PATIENCE, "the publication is stored, and no follower gets it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(client.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"], 1);
+    until_eq(200, || home.health());
+    assert_eq!(client.api("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"], 1);
 }
 
 #[test]
 fn lost_power_loses_nothing_that_was_acknowledged() {
     let home = Home::new("power");
-    let disk = Disk::new(&home.directory, &home.data());
+    let disk = Disk::new(&home.path(), &home.data());
     let variables = disk.variables();
     let home = home.with(variables);
     let ledger = Ledger::default();
     let mut lost = 0;
     lives(&home, &ledger, crashes() / 4, &mut Rng::with_seed(11), |server, random| {
-        server.kill();
+        drop(server);
         lost += disk.lose_power(random);
     });
     assert!(lost > 0, "the power never took anything");
@@ -359,9 +316,9 @@ fn lost_power_loses_nothing_that_was_acknowledged() {
 #[test]
 fn lost_power_under_postgresql_too_though_it_would_not_wait_for_the_disk_by_itself() {
     let scratch = Home::new("power-postgres-data");
-    let disk = Disk::new(&scratch.directory, &scratch.directory.join("postgres"));
-    let postgres = Postgres::start_with(
-        &scratch.directory,
+    let disk = Disk::new(&scratch.path(), &scratch.path().join("postgres"));
+    let postgres = PostgresServer::start_with(
+        &scratch.path(),
         &disk.variables(),
         "-c synchronous_commit=off -c wal_writer_delay=10s",
     );
@@ -370,7 +327,7 @@ fn lost_power_under_postgresql_too_though_it_would_not_wait_for_the_disk_by_itse
     let mut lost = 0;
     lives(&home, &ledger, (crashes() / 20).max(1), &mut Rng::with_seed(13), |server, random| {
         postgres.kill();
-        server.kill();
+        drop(server);
         lost += disk.lose_power(random);
         postgres.again();
     });
@@ -382,8 +339,8 @@ fn a_disk_that_fails_under_postgresql_is_told_too() {
     // In order: the directory of the tables has no room, the whole database has no room, and syncs of its log fail.
     for (part, fault) in [("postgres/base", "28"), ("postgres", "28"), ("postgres/pg_wal", "s5")] {
         let scratch = Home::new("failing-postgres-data");
-        let disk = Disk::new(&scratch.directory, &scratch.directory.join(part));
-        let postgres = Postgres::start_with(&scratch.directory, &disk.variables(), "");
+        let disk = Disk::new(&scratch.path(), &scratch.path().join(part));
+        let postgres = PostgresServer::start_with(&scratch.path(), &disk.variables(), "");
         let home = Home::new("failing-postgres").on(postgres.url());
         let _server = home.start();
         // PostgreSQL ends when it cannot write its log. This call starts it again, as a supervisor does.
@@ -394,7 +351,7 @@ fn a_disk_that_fails_under_postgresql_is_told_too() {
 #[test]
 fn a_disk_that_fails_is_told_and_nothing_is_delivered_until_it_works_again() {
     let home = Home::new("failing");
-    let disk = Disk::new(&home.directory, &home.data());
+    let disk = Disk::new(&home.path(), &home.data());
     let variables = disk.variables();
     let home = home.with(variables);
     let _server = home.start();
@@ -414,8 +371,7 @@ fn fail_and_work_again(home: &Home, disk: &Disk, fault: &str, ledger: &Ledger, l
     };
     assert!(publish());
     let before = history(&mut home.client(), 0);
-    let out = home.directory.join(format!("seen-{fault}"));
-    let _watch = home.watch("kept:0", &out);
+    let watch = home.watch("kept:0");
     disk.fail(Some(fault));
     let began = Instant::now();
     let mut since = 0;
@@ -423,32 +379,22 @@ fn fail_and_work_again(home: &Home, disk: &Disk, fault: &str, ledger: &Ledger, l
         since += 1;
         assert!(began.elapsed() < PATIENCE, "{fault}: publications are acknowledged without a disk");
     }
-    let refused = home.client().must("publish", &json!({"channel": "kept:1", "data": {"n": 0}}));
+    let refused = home.client().api("publish", &json!({"channel": "kept:1", "data": {"n": 0}}));
     assert_eq!(refused["error"]["code"], 4010, "{fault}: {refused}");
-    assert_eq!(home.client().health(), "503", "{fault}");
-    let read = home.client().must("history", &json!({"channel": "kept:0", "limit": -1}));
+    assert_eq!(home.health(), 503, "{fault}");
+    let read = home.client().api("history", &json!({"channel": "kept:0", "limit": -1}));
     let is_what_was_stored = read["result"]["offset"] == before.top + since || read["error"]["code"] == 4010;
     assert!(is_what_was_stored, "{fault}: {since} behind {}, and it reads {read}", before.top);
     disk.fail(None);
-    let began = Instant::now();
-    while home.client().health() != "200" {
+    until_eq(200, || {
         look_after();
-        assert!(began.elapsed() < PATIENCE, "{fault}: the server does not notice that the disk works");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        home.health()
+    });
     assert!(publish(), "{fault}: the disk works again");
     ledger.check(&mut home.client(), 1);
     let found = history(&mut home.client(), 0);
-    while watched(&out).last().is_none_or(|(offset, _)| *offset < found.top) {
-        assert!(
-            began.elapsed() < PATIENCE,
-            "{fault}: a follower does not see all of {}: {:?}",
-            found.top,
-            watched(&out).last()
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let seen = watched(&out);
+    until_eq(Some(found.top), || watched(&watch).last().map(|(offset, _)| *offset));
+    let seen = watched(&watch);
     let all: Vec<(u64, u64)> = found.kept.range(seen[0].0..).map(|(offset, number)| (*offset, *number)).collect();
     assert_eq!(seen, all, "{fault}: a follower gets each stored publication once, in order");
 }
@@ -458,35 +404,29 @@ fn one_data_directory_has_one_server() {
     let home = Home::new("shared");
     let _server = home.start();
     let other = Home::new("shared-other");
-    fs::copy(home.directory.join("config.json"), other.directory.join("config.json")).expect("both are ours");
+    fs::copy(home.path().join("config.json"), other.path().join("config.json")).expect("both are ours");
     let port = format!("\"port\":{}", home.address.port());
-    let text = fs::read_to_string(other.directory.join("config.json")).expect("it is text");
-    fs::write(other.directory.join("config.json"), text.replace(&port, "\"port\":0")).expect("the test owns it");
+    let text = fs::read_to_string(other.path().join("config.json")).expect("it is text");
+    fs::write(other.path().join("config.json"), text.replace(&port, "\"port\":0")).expect("the test owns it");
     assert!(other.refusal().contains("another process uses"), "{}", other.refusal());
 }
 
 #[test]
 fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
     let scratch = Home::new("down-postgres-data");
-    let postgres = Postgres::start(&scratch.directory);
+    let postgres = PostgresServer::start(&scratch.path());
     let home = Home::new("down-postgres").on(postgres.url());
     let server = home.start();
-    assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
+    assert!(home.client().api("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
     let said = home.migrate("down --yes");
     assert!(said.contains("connections of running nodes use this database: stop them first"), "{said}");
-    assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 2}}))["result"]["offset"] == 2);
-    server.kill();
+    assert!(home.client().api("publish", &json!({"channel": "kept:0", "data": {"n": 2}}))["result"]["offset"] == 2);
+    drop(server);
     // PostgreSQL notices a moment later that connections are gone.
     let migrate = |action: &str| {
-        let began = Instant::now();
-        loop {
-            let said = home.migrate(action);
-            if !said.contains("connections of running nodes") {
-                return said;
-            }
-            assert!(began.elapsed() < PATIENCE, "the connections of a node that is gone stay");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_some("the connections of the node end", || {
+            Some(home.migrate(action)).filter(|said| !said.contains("connections of running nodes"))
+        })
     };
     let said = migrate("down --yes");
     assert!(said.contains("primary   7  not made"), "{said}");
@@ -536,10 +476,10 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     says("up --database stats", "stats   1  made      connections, events, audience and traffic");
     says("down --yes --database stats", "stats   1  not made  connections, events, audience and traffic");
     let server = home.start();
-    assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
+    assert!(home.client().api("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
     says("status", "primary   1  made      durable history");
     says("up", "another process uses");
-    server.kill();
+    drop(server);
     says("status", "primary   1  made      durable history");
     let database = rusqlite::Connection::open(home.data().join("primary.db")).expect("it is a database");
     database.execute("INSERT INTO touchline_migration VALUES (99, 'of tomorrow', '')", []).expect("the test owns it");
@@ -554,8 +494,8 @@ fn a_file_with_a_damaged_page_is_told_and_stays_so() {
     let server = home.start();
     let mut client = home.client();
     let publication = json!({"channel": "kept:0", "data": {"n": 1}});
-    (0..200).for_each(|_| assert!(client.must("publish", &publication)["result"].is_object()));
-    server.kill();
+    (0..200).for_each(|_| assert!(client.api("publish", &publication)["result"].is_object()));
+    drop(server);
     let file = home.data().join("primary.db");
     let database = rusqlite::Connection::open(&file).expect("it is a database");
     database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("no process has the database open");
@@ -568,16 +508,12 @@ fn a_file_with_a_damaged_page_is_told_and_stays_so() {
     fs::write(&file, bytes).expect("the test owns it");
     let _server = home.start();
     let refused =
-        client.call("publish", &publication).or_else(|| client.call("publish", &publication)).expect("an answer");
+        client.call("publish", &publication).or_else(|_| client.call("publish", &publication)).expect("an answer");
     assert_eq!(refused["error"]["code"], 4010, "{refused}");
-    assert_eq!(client.must("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
-    assert!(client.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
+    assert_eq!(client.api("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
+    assert!(client.api("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
     // The writer checks each second whether the database works again. Parts of it do work.
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(3) {
-        assert_eq!(client.health(), "503", "a damaged database does not repair itself");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    assert!(!comes(Duration::from_secs(3), || home.health() != 503), "a damaged database does not repair itself");
 }
 
 #[test]

@@ -13,10 +13,9 @@ use touchline_engine::{
 use touchline_protocol::publication::Content;
 use touchline_protocol::stream::{ChannelName, Epoch, LoadId, Offset, RunId};
 use touchline_registry::HashSeed;
+use touchline_testkit::seeds::{SeededRandom, Trace};
 
-use crate::random::Random;
 use crate::stream::{Mark, SIZE, Stream, data_of};
-use crate::trace::Trace;
 
 const NODES: usize = 3;
 const CHANNELS: [&str; 2] = ["one", "two"];
@@ -65,7 +64,7 @@ pub(crate) struct Node {
 }
 
 pub(crate) struct World {
-    pub(crate) random: Random,
+    pub(crate) random: SeededRandom,
     pub(crate) now_ms: u64,
     pub(crate) stream: Stream,
     pub(crate) nodes: Vec<Node>,
@@ -99,7 +98,7 @@ impl World {
             fans: Vec::new(),
             wrongs: [0; 3],
         };
-        let random = Random::new(seed);
+        let random = SeededRandom::new(seed);
         let mut world = World {
             random,
             now_ms: 1_000_000,

@@ -2,30 +2,25 @@
 //! both. Nodes crash, freeze and return, and clocks jump. After a quiet time all replicas equal the truth, each name
 //! has one owner, and the events replay to the tables.
 //!
-//! `TOUCHLINE_SIM_SEEDS` sets the number of days (10,000 by default). `TOUCHLINE_SIM_SEED` runs one of them. A seed
-//! determines everything that happens, and `TOUCHLINE_SIM_EVENTS` shows it.
+//! There are 10,000 days by default; `touchline_testkit::seeds` has the variables that change this.
 
 mod cluster;
 mod node;
-mod random;
 mod scenarios;
-mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use touchline_registry::{ConflictPolicyKind, Counters, Entry, OwnerId, ReplicaSettings};
+use touchline_testkit::seeds::{SeededRandom, Trace, compare, seeds, simulate};
 
 use node::{Node, Tables};
-use random::Random;
-use trace::Trace;
 
 /// A message in transit: arrival time, sender, receiver, bytes.
 type Flight = (u64, usize, usize, Arc<[u8]>);
 
 struct World {
-    random: Random,
+    random: SeededRandom,
     /// True if nodes have different policies.
     differ: bool,
     now_ms: u64,
@@ -56,7 +51,7 @@ const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
 impl World {
     fn new(seed: u64, trace: Trace) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SeededRandom::new(seed);
         let mut settings = ReplicaSettings {
             policy: POLICIES[random.below(4) as usize],
             classify: Some(node::kind),
@@ -99,7 +94,7 @@ impl World {
         }
         self.killed.retain(|(_, other)| *other != index);
         self.trace.note(|| format!("{} {} starts, off by {skew_ms} ms", self.now_ms, NAMES[index]));
-        self.nodes[index] = Some(Node::new(NAMES[index], self.random.next(), settings, self.now_ms, skew_ms));
+        self.nodes[index] = Some(Node::new(NAMES[index], self.random.any(), settings, self.now_ms, skew_ms));
     }
 
     /// Disturbs the cluster once.
@@ -204,7 +199,7 @@ impl World {
         }
     }
 
-    fn each(&mut self, index: usize, act: impl FnOnce(&mut Node, &mut Random, u64)) {
+    fn each(&mut self, index: usize, act: impl FnOnce(&mut Node, &mut SeededRandom, u64)) {
         if let Some(node) = &mut self.nodes[index] {
             act(node, &mut self.random, self.now_ms);
         }
@@ -369,67 +364,25 @@ fn day(seed: u64, trace: Trace) -> (Counters, Trace) {
     (total, world.trace)
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 #[test]
 fn a_seed_gives_the_same_events_in_every_process() {
-    trace::compare("a_seed_gives_the_same_events_in_every_process", |seed, trace| day(seed, trace).1);
+    compare("a_seed_gives_the_same_events_in_every_process", |seed, trace| day(seed, trace).1);
 }
 
 #[test]
 fn after_every_bad_day_all_replicas_equal_the_truth() {
-    if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
-        day(seed, Trace::Off);
-        return;
-    }
-    let seeds = number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000);
-    let next = AtomicU64::new(0);
-    let days_with: [AtomicU64; 7] = Default::default();
-    std::thread::scope(|scope| {
-        let worker = || {
-            while let seed = next.fetch_add(1, Relaxed)
-                && seed < seeds
-            {
-                let seen = std::panic::catch_unwind(|| day(seed, Trace::Off)).unwrap_or_else(|panic| {
-                    eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
-                    std::panic::resume_unwind(panic)
-                });
-                let Counters {
-                    conflicts_lost,
-                    snapshots_installed,
-                    gaps,
-                    purges,
-                    drifted,
-                    hooks_failed,
-                    reincarnations,
-                    ..
-                } = seen.0;
-                let kinds = [conflicts_lost, snapshots_installed, gaps, purges, drifted, hooks_failed, reincarnations];
-                for (days, count) in days_with.iter().zip(kinds) {
-                    days.fetch_add(u64::from(count > 0), Relaxed);
-                }
-            }
-        };
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
-        for handle in handles {
-            if let Err(panic) = handle.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
+    let kinds = [
+        ("conflict", 500),
+        ("snapshot", 500),
+        ("gap", 500),
+        ("purge", 500),
+        ("clock too far off", 500),
+        ("silent backend", 500),
+        ("second life", 500),
+    ];
+    simulate(seeds(10_000), kinds, |seed| {
+        let seen = day(seed, Trace::Off).0;
+        let (conflicts, snapshots) = (seen.conflicts_lost, seen.snapshots_installed);
+        [conflicts, snapshots, seen.gaps, seen.purges, seen.drifted, seen.hooks_failed, seen.reincarnations]
     });
-    // A simulator in which nothing goes wrong on any day proves nothing.
-    for (days, what) in days_with.iter().zip([
-        "conflict",
-        "snapshot",
-        "gap",
-        "purge",
-        "clock too far off",
-        "silent backend",
-        "second life",
-    ]) {
-        assert!(days.load(Relaxed) * 500 >= seeds, "too few days with a {what}: {days:?} of {seeds}");
-    }
 }

@@ -7,8 +7,7 @@ use touchline_registry::{
     Entry, EntryChange, HashSeed, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, ReplicaSettings,
 };
 
-use crate::random::Random;
-use crate::trace::Trace;
+use touchline_testkit::seeds::{SeededRandom, Trace};
 
 type Meta = Vec<u8>;
 
@@ -71,13 +70,13 @@ impl Node {
     }
 
     /// Lets an owner do something.
-    pub(crate) fn act(&mut self, random: &mut Random, now_ms: u64) {
+    pub(crate) fn act(&mut self, random: &mut SeededRandom, now_ms: u64) {
         let own_ms = self.clock(now_ms);
         self.replica.wake(own_ms);
         let known: Vec<OwnerId> = self.owners.keys().copied().collect();
         if known.len() < 4 && random.chance(30) {
             let mut id = [0; 16];
-            id[..8].copy_from_slice(&random.next().to_le_bytes());
+            id[..8].copy_from_slice(&random.any().to_le_bytes());
             self.owners.insert(OwnerId(id), Held::default());
             return;
         }
@@ -121,7 +120,7 @@ impl Node {
     }
 
     /// Closes a connection while the node is frozen.
-    pub(crate) fn close_unnoticed(&mut self, random: &mut Random) {
+    pub(crate) fn close_unnoticed(&mut self, random: &mut SeededRandom) {
         let known: Vec<OwnerId> = self.owners.keys().copied().collect();
         if let Some(&owner) = known.get(random.below(known.len() as u64 + 1) as usize) {
             self.end(owner);
@@ -183,7 +182,7 @@ impl Node {
     }
 
     /// Lets the replica do what is due, and returns its messages.
-    pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64, trace: &mut Trace) -> Vec<Sent> {
+    pub(crate) fn run(&mut self, random: &mut SeededRandom, now_ms: u64, trace: &mut Trace) -> Vec<Sent> {
         let own_ms = self.clock(now_ms);
         self.replica.wake(own_ms);
         if self.probed_ms.take_if(|at_ms| *at_ms <= now_ms).is_some() {

@@ -6,8 +6,11 @@ use std::net::TcpStream;
 
 use serde_json::json;
 use touchline_server::{Server, Settings, StartError};
+use touchline_testkit::http::{head_of, up_to};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket, handshake};
 
-use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, settings, until, up_to};
+use crate::support::{TestServer, settings};
 
 const LOCAL: &str = "127.0.0.1";
 const REMOTE: &str = "203.0.113.9";
@@ -28,13 +31,14 @@ fn is_local(server: &TestServer, pieces: &[&[u8]]) -> bool {
     let mut socket = server.socket();
     for piece in pieces {
         socket.write_all(piece).expect("the server listens");
+        // waits: each piece comes in a packet of its own.
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     let head = head_of(&mut socket);
     assert!(head.starts_with("HTTP/1.1 101"), "{head:?}");
     let mut websocket = WebSocket::from(socket);
     websocket.send_json(json!({"id": 1, "connect": {}}));
-    match websocket.next() {
+    match websocket.next_message() {
         Ok(reply) => reply["connect"]["client"].is_string(),
         Err(Heard::Close(3507, _)) => false,
         Err(heard) => panic!("{heard:?}"),
@@ -124,7 +128,7 @@ fn three_hundred_behind_one_proxy_have_an_address_each() {
     crowd.push(status(&server, &of(7)));
     assert_eq!(crowd[300].0, "101", "a second one");
     assert_eq!(status(&server, &of(7)).0, "429", "a third one");
-    assert!(server.metric("touchline_denied_by_address_total") >= 1);
+    until("touchline_denied_by_address_total >= 1", || server.metric("touchline_denied_by_address_total") >= 1);
     crowd.clear();
     until("places are given back", || server.metric("touchline_connections") == 0);
     assert_eq!(status(&server, &of(7)).0, "101");
@@ -194,6 +198,7 @@ fn a_header_of_the_proxy_protocol_has_to_come_in_time_and_from_a_trusted_proxy()
         TestServer::with(|settings| {
             settings.http_server.trusted_proxies = vec![trusted.into()];
             settings.http_server.proxy_protocol = true;
+            // Short: the test waits for the timeout.
             settings.http_server.header_timeout = std::time::Duration::from_millis(200);
         })
     };

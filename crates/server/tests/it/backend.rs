@@ -149,6 +149,7 @@ fn write(out: &mut TcpStream, answer: Answer) -> bool {
             return false;
         }
         Answer::Late(time, answer) => {
+            // waits: the backend answers late.
             std::thread::sleep(time);
             return write(out, *answer);
         }

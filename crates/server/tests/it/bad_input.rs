@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use touchline_server::Settings;
+use touchline_testkit::http::to_the_end;
+use touchline_testkit::websocket::{Heard, WebSocket, frame, handshake};
+use touchline_testkit::{until, until_eq};
 
-use crate::support::{Heard, KEY, TestServer, WebSocket, frame, handshake, to_the_end, until};
+use crate::support::{KEY, TestServer};
 
 /// A neighbour that must be served as if nothing happened, and a server that must stay unaffected.
 struct Neighbour {
@@ -28,7 +31,7 @@ impl Neighbour {
         assert!(reply["unsubscribe"].is_object(), "{reply}");
         server.publish("neighbour", json!(self.asked));
         assert_eq!(self.client.publication()["data"], json!(self.asked));
-        assert_eq!(server.metric("touchline_panics_total"), 0);
+        until_eq(0, || server.metric("touchline_panics_total"));
     }
 }
 
@@ -106,7 +109,9 @@ fn hostile_commands_are_refused_in_bounded_time() {
 fn hostile_requests_get_a_status_or_a_closed_socket() {
     let server = TestServer::with(|settings| {
         settings.http_api.body_size_limit = 10_000;
+        // Short: the test waits for the timeout.
         settings.http_server.header_timeout = Duration::from_millis(500);
+        // Short: the test waits for the timeout.
         settings.http_server.idle_timeout = Duration::from_millis(500);
     });
     let mut neighbour = Neighbour::of(&server);
@@ -157,29 +162,24 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
 
 #[test]
 fn a_slow_handshake_is_given_up() {
+    // Short: the test waits for the timeout.
     let server = TestServer::with(|settings| settings.http_server.header_timeout = Duration::from_millis(500));
     let mut neighbour = Neighbour::of(&server);
     let mut slow = server.socket();
-    let started = Instant::now();
-    for byte in handshake("").as_bytes() {
-        if slow.write_all(&[*byte]).is_err() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-        if started.elapsed() > Duration::from_secs(2) {
-            break;
-        }
-    }
-    assert!(!to_the_end(&mut slow).contains("101"), "the handshake was to be given up");
+    // A field that never ends: a byte comes every few milliseconds.
+    slow.write_all(b"GET /connection/websocket HTTP/1.1\r\nX-Slow: ").expect("the server listens");
+    until("the server ends the connection", || slow.write_all(b"x").is_err());
     neighbour.is_served(&server);
 }
 
 #[test]
 fn a_slow_body_is_given_up_and_a_kept_connection_may_rest() {
     let server = TestServer::with(|settings| {
+        // Shorter than the pause between two requests.
         settings.http_server.header_timeout = Duration::from_millis(300);
+        // Short: the test waits for the timeout.
         settings.http_server.request_timeout = Duration::from_millis(600);
-        settings.http_server.idle_timeout = Duration::from_millis(1_500);
+        settings.http_server.idle_timeout = Duration::from_secs(10);
     });
     let request = |body: &str| {
         format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{body}")
@@ -191,6 +191,7 @@ fn a_slow_body_is_given_up_and_a_kept_connection_may_rest() {
     let mut kept = server.socket();
     let mut some = [0; 4_096];
     for pause in [0, 700, 700] {
+        // waits: the pause is longer than a head may take.
         std::thread::sleep(Duration::from_millis(pause));
         kept.write_all(request("{}").as_bytes()).expect("longer than a head may take, but not longer than a rest");
         let length = kept.read(&mut some).expect("it answers");
@@ -215,7 +216,7 @@ fn a_client_that_never_reads_is_ended_as_slow_and_its_neighbour_is_not() {
         server.publish("flood", json!(data));
         server.metric("touchline_disconnects_total{code=\"3008\"}") == 1
     });
-    assert!(server.metric("touchline_queued_bytes") <= 150_000);
+    until("touchline_queued_bytes <= 150_000", || server.metric("touchline_queued_bytes") <= 150_000);
     neighbour.is_served(&server);
     assert_eq!(slow.close(), Heard::Close(3008, "slow".into()));
     until("nothing is queued", || server.metric("touchline_queued_bytes") == 0);
@@ -234,7 +235,7 @@ fn half_closed_and_broken_sockets_leave_nothing_behind() {
     }
     until("all are gone", || server.metric("touchline_connections") == 1);
     assert_eq!(server.api("presence_stats", json!({"channel": "room:gone"}))["result"]["num_clients"], 0);
-    assert_eq!(server.metric("touchline_subscriptions"), 1);
+    until_eq(1, || server.metric("touchline_subscriptions"));
     neighbour.is_served(&server);
 }
 

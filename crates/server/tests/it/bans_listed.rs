@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use touchline_server::Settings;
+use touchline_testkit::until;
 
 use super::bans::{Scratch, done, now_s};
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// Runs a test with bans in both places of a node without a cluster: in its memory, and in its database.
 fn in_both(name: &str, test: impl Fn(&TestServer)) {

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, ScopeOptions};
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{until, until_eq};
 
 use super::bans::connected;
-use super::support::{TestServer, WebSocket, token, until};
+use super::support::{TestServer, token};
 
 /// The result of a call, which must succeed.
 pub(crate) fn result(server: &TestServer, operation: &str, body: Value) -> Value {
@@ -191,8 +193,8 @@ fn a_session_is_found_by_its_own_secret_which_no_answer_tells() {
     let mut socket = server.socket();
     std::io::Write::write_all(&mut socket, format!("{head}{}", r#"{"id":1,"connect":{}}"#).as_bytes())
         .expect("the server listens");
-    super::support::head_of(&mut socket);
-    let reply = super::support::up_to("\n", &mut socket);
+    touchline_testkit::http::head_of(&mut socket);
+    let reply = touchline_testkit::http::up_to("\n", &mut socket);
     let reply: Value = serde_json::from_str(&reply).expect("JSON");
     let (client, session) = (&reply["connect"]["client"], reply["connect"]["session"].as_str().expect("a session"));
     let answer = result(&server, "connections", json!({"session": session}));
@@ -214,9 +216,9 @@ fn filters_narrow_every_selection() {
     });
     let behind = |address: &str, claims: Value, more: Value| {
         let mut websocket = server.socket();
-        let handshake = super::support::handshake(&format!("X-Forwarded-For: {address}\r\n"));
+        let handshake = touchline_testkit::websocket::handshake(&format!("X-Forwarded-For: {address}\r\n"));
         std::io::Write::write_all(&mut websocket, handshake.as_bytes()).expect("the server listens");
-        super::support::head_of(&mut websocket);
+        touchline_testkit::http::head_of(&mut websocket);
         let (mut websocket, mut connect) = (WebSocket::from(websocket), more);
         connect["token"] = token(claims).into();
         let id = client_id(&mut websocket, connect);
@@ -444,6 +446,7 @@ fn connections_with_more_subscriptions_than_a_turn_looks_at_are_all_told() {
 fn what_a_client_does_not_read_and_how_long_it_takes_to_answer_is_told() {
     let server = TestServer::with(|settings| {
         settings.client.ping_interval = std::time::Duration::from_secs(5);
+        // Short: the test waits for the timeout.
         settings.client.pong_timeout = std::time::Duration::from_secs(4);
         settings.client.queue_max_size = 100_000_000;
     });
@@ -451,7 +454,7 @@ fn what_a_client_does_not_read_and_how_long_it_takes_to_answer_is_told() {
     let told = |name: &str| result(&server, "connections", json!({"client": id}))["connections"][&id][name].clone();
     subscribe(&mut client, "news");
     assert_eq!((told("ping_pong_latency_ms"), told("queued_bytes")), (json!(-1), json!(0)));
-    assert_eq!(client.hear(), super::support::Heard::Text("{}".into()));
+    assert_eq!(client.hear(), touchline_testkit::websocket::Heard::Text("{}".into()));
     client.send("{}");
     until("a ping is answered", || told("ping_pong_latency_ms").as_i64().is_some_and(|latency| latency >= 0));
     let data = json!("x".repeat(500_000));
@@ -549,8 +552,7 @@ fn when_a_user_was_online_survives_a_restart_in_sqlite_and_expires() {
     drop(of_user(&server, json!({"sub": "bob"}), json!({})));
     let bob = last_seen(&server, "bob");
     assert!(bob.is_some());
-    let (_, metrics) = server.http("GET", "/metrics", "", "");
-    assert!(metrics.contains("touchline_user_status_dropped_total 0"), "{metrics}");
+    until_eq(0, || server.metric("touchline_user_status_dropped_total"));
     drop(server);
     drop(ann);
     let server = start(month);
@@ -560,9 +562,6 @@ fn when_a_user_was_online_survives_a_restart_in_sqlite_and_expires() {
         assert_eq!(status(&server, user), json!({"user": user, "is_online": false}));
     }
     drop(server);
-    std::thread::sleep(std::time::Duration::from_millis(1_100));
-    let server = start(std::time::Duration::from_secs(1));
-    assert_eq!(last_seen(&server, "bob"), None, "it has expired");
-    drop(server);
+    until("the time has expired", || last_seen(&start(std::time::Duration::from_secs(1)), "bob").is_none());
     let _ = std::fs::remove_dir_all(&directory);
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 use touchline_server::Settings;
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::until;
 
 use super::connected::{found, ids, of_user, pages, result, set, subscribe};
 use super::link::Link;
-use super::nats::Nats;
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 fn uid(server: &TestServer) -> String {
     let name = result(server, "info", json!({}));
@@ -45,7 +46,7 @@ fn sees(server: &TestServer, nodes: usize) {
 
 #[test]
 fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
-    let nats = Nats::start("connected-pages", true);
+    let nats = NatsServer::start(JETSTREAM);
     let link = Link::to(nats.port);
     let (one, two) = (joined(&link), joined(&link));
     sees(&one, 2);
@@ -77,7 +78,7 @@ fn the_pages_of_several_nodes_are_one_and_each_node_is_told_from_its_start() {
 
 #[test]
 fn names_in_their_order_are_paged_over_the_nodes() {
-    let nats = Nats::start("connected-names", true);
+    let nats = NatsServer::start(JETSTREAM);
     let link = Link::to(nats.port);
     let (one, two) = (joined(&link), joined(&link));
     sees(&one, 2);
@@ -121,7 +122,7 @@ fn names_in_their_order_are_paged_over_the_nodes() {
 
 #[test]
 fn a_user_is_online_while_any_node_has_a_connection() {
-    let nats = Nats::start("connected-users", true);
+    let nats = NatsServer::start(JETSTREAM);
     let link = Link::to(nats.port);
     let (one, two) = (joined(&link), joined(&link));
     sees(&one, 2);
@@ -142,7 +143,7 @@ fn a_user_is_online_while_any_node_has_a_connection() {
 
 #[test]
 fn a_node_that_is_cut_off_is_named_and_keeps_its_place() {
-    let nats = Nats::start("connected-cut", true);
+    let nats = NatsServer::start(JETSTREAM);
     let links = [Link::to(nats.port), Link::to(nats.port)];
     let (one, two) = (joined(&links[0]), joined(&links[1]));
     sees(&one, 2);
@@ -189,7 +190,7 @@ fn server_batch(server: &TestServer, commands: &[Value]) -> Value {
 
 #[test]
 fn a_node_that_scans_for_another_request_is_named_as_busy() {
-    let nats = Nats::start("connected-busy", true);
+    let nats = NatsServer::start(JETSTREAM);
     let link = Link::to(nats.port);
     let (one, two) = (joined(&link), joined(&link));
     sees(&one, 2);
@@ -220,7 +221,7 @@ fn a_node_that_scans_for_another_request_is_named_as_busy() {
 
 #[test]
 fn a_scan_over_three_nodes_survives_the_death_of_one() {
-    let nats = Nats::start("connected-killed", true);
+    let nats = NatsServer::start(JETSTREAM);
     // Its links are cut and the node stays silent for ever. For the others, this is a node that was killed.
     let links = [Link::to(nats.port), Link::to(nats.port)];
     let nodes = [joined_for(&links[0], 2), joined_for(&links[0], 2), joined_for(&links[1], 2)];
@@ -264,7 +265,7 @@ fn a_scan_over_three_nodes_survives_the_death_of_one() {
 
 #[test]
 fn a_node_that_leaves_sight_keeps_its_place_and_a_node_alone_says_that_it_is() {
-    let nats = Nats::start("connected-gone", true);
+    let nats = NatsServer::start(JETSTREAM);
     let links = [Link::to(nats.port), Link::to(nats.port)];
     let (one, two) = (joined_for(&links[0], 2), joined_for(&links[1], 2));
     sees(&one, 2);

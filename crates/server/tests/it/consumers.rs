@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ConsumerType, NamedConsumer, Settings};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::{until, until_eq};
 
 use super::bans::Scratch;
-use super::postgres::Postgres;
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// A table as the guide creates it.
 const TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
@@ -16,7 +17,7 @@ const TABLE: &str = "CREATE TABLE outbox (id bigserial PRIMARY KEY, method text 
 
 /// A database with the table, and the URL of one of its users.
 struct Shop {
-    postgres: Postgres,
+    postgres: PostgresServer,
     dsn: String,
     _scratch: Scratch,
 }
@@ -24,7 +25,7 @@ struct Shop {
 impl Shop {
     fn new(name: &str) -> Self {
         let scratch = Scratch::new(name);
-        let postgres = Postgres::start(&scratch.0);
+        let postgres = PostgresServer::start(&scratch.0);
         postgres.sql(TABLE);
         Shop { dsn: postgres.url(), postgres, _scratch: scratch }
     }
@@ -44,6 +45,7 @@ impl Shop {
         let outbox = &mut consumer.options.sources.postgresql;
         outbox.dsn = self.dsn.clone();
         outbox.outbox_table_name = "outbox".to_owned();
+        // Short: it only makes the test faster.
         outbox.partition_poll_interval = Duration::from_millis(20);
         TestServer::with(|settings| {
             settings.consumers.push(consumer);
@@ -101,7 +103,7 @@ fn subscribers_are_told_of_rows_in_their_order_in_channels_of_each_kind() {
     assert_eq!(kept["result"]["publications"][0]["data"], 2, "{kept}");
     // Subscribers may receive a publication before its row is counted.
     until("every row is counted", || count(&server, "processed") >= 1_503);
-    assert_eq!(count(&server, "processed"), 1_503);
+    until_eq(1_503, || count(&server, "processed"));
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn where_no_table_for_bad_rows_can_be_made_they_are_counted_and_go() {
     shop.insert("publish", &json!({"channel": "history:a", "data": 1}));
     let server = shop.node(|_| {});
     until("the table is empty", || shop.waiting() == "0");
-    assert_eq!((count(&server, "failed"), count(&server, "processed")), (1, 1));
+    until_eq((1, 1), || (count(&server, "failed"), count(&server, "processed")));
     assert_eq!(shop.postgres.sql("SELECT to_regclass('outbox_dead') IS NULL"), "t");
 }
 
@@ -124,7 +126,7 @@ fn where_no_table_for_bad_rows_can_be_made_they_are_counted_and_go() {
 struct LockHolder(Child);
 
 impl LockHolder {
-    fn start(postgres: &Postgres) -> Self {
+    fn start(postgres: &PostgresServer) -> Self {
         let lock = "SELECT pg_advisory_lock(hashtext('centrifugo_partition_lock_shop0')); SELECT pg_sleep(600)";
         let mut command = Command::new("psql");
         let psql = command.args([&postgres.url(), "-qAt", "-c", lock]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -151,7 +153,7 @@ fn a_partition_that_centrifugo_reads_is_left_alone_until_it_is_free() {
         let server = shop.node(|settings| outbox(settings).use_try_lock = tries_lock);
         shop.insert("publish", &json!({"channel": "history:a", "data": 1}));
         until("the row is counted", || server.metric("touchline_consumer_waiting{consumer=\"shop\"}") == 1);
-        assert_eq!((count(&server, "processed"), count(&server, "failed")), (0, 0));
+        until_eq((0, 0), || (count(&server, "processed"), count(&server, "failed")));
         shop.postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted");
         until("the row is published", || count(&server, "processed") == 1);
         drop(holder);
@@ -186,7 +188,7 @@ fn a_node_that_stops_leaves_no_row_half_done() {
 }
 
 /// A node whose durable channels are in a separate database, which can be away while the outbox is there.
-fn node_with_other_primary(shop: &Shop, primary: &Postgres) -> TestServer {
+fn node_with_other_primary(shop: &Shop, primary: &PostgresServer) -> TestServer {
     shop.node(|settings| {
         outbox(settings).partition_select_limit = 10;
         add_durable_channels(settings, &primary.url());
@@ -212,7 +214,7 @@ pub(crate) fn kept(server: &TestServer, channel: &str) -> Vec<Value> {
 #[test]
 fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
     let (shop, scratch) = (Shop::new("consumers-past"), Scratch::new("consumers-past-primary"));
-    let primary = Postgres::start(&scratch.0);
+    let primary = PostgresServer::start(&scratch.0);
     let server = node_with_other_primary(&shop, &primary);
     shop.insert("publish", &json!({"channel": "durable:a", "data": 0}));
     until("the first is published", || kept(&server, "durable:a") == [0]);
@@ -233,7 +235,7 @@ fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
     until("what is behind is carried out", || kept(&server, "history:c") == [4]);
     assert_eq!(kept(&server, "history:b"), Vec::<Value>::new(), "a broadcast waits in all of its channels");
     assert_eq!(shop.waiting(), "28");
-    assert!(server.metric("touchline_consumer_retrying{consumer=\"shop\"}") >= 1);
+    until("touchline_consumer_retrying >= 1", || server.metric("touchline_consumer_retrying{consumer=\"shop\"}") >= 1);
     until("it is stuck", || server.metric("touchline_consumer_stuck{consumer=\"shop\"}") == 1);
     // Later commands are still carried out.
     shop.insert("publish", &json!({"channel": "history:c", "data": 5}));
@@ -244,7 +246,7 @@ fn a_channel_that_fails_holds_up_no_other_one_and_keeps_its_order() {
     assert_eq!(kept(&server, "durable:a"), expected, "in their order, each once");
     assert_eq!(kept(&server, "history:b"), [2, 3]);
     until("it gets on", || server.http("GET", "/readyz", "", "") == (200, "{}".to_owned()));
-    assert_eq!(server.metric("touchline_consumer_retrying{consumer=\"shop\"}"), 0);
+    until_eq(0, || server.metric("touchline_consumer_retrying{consumer=\"shop\"}"));
 }
 
 #[test]
@@ -271,9 +273,9 @@ fn rows_that_can_never_be_carried_out_delay_nobody_and_are_kept_aside() {
     until("the good ones are published", || kept(&server, "history:a").last() == Some(&json!(2)));
     until("one is left, which nobody reads", || shop.waiting() == "1");
     assert_eq!(kept(&server, "history:a")[0], 1);
-    assert_eq!((count(&server, "passed_over"), count(&server, "retried")), (1, 0));
+    until_eq((1, 0), || (count(&server, "passed_over"), count(&server, "retried")));
     let dead = shop.postgres.sql("SELECT count(*) FROM outbox_dead");
-    assert_eq!((dead.as_str(), count(&server, "failed")), ("11", 11));
+    until_eq(("11", 11), || (dead.as_str(), count(&server, "failed")));
     assert_eq!(shop.postgres.sql("SELECT count(*) FROM outbox_dead WHERE error = ''"), "0");
     until("the other partition is counted", || server.metric("touchline_consumer_unread{consumer=\"shop\"}") == 1);
 }
@@ -298,7 +300,7 @@ fn tls_options(scratch: &Scratch) -> (String, String) {
 fn over_tls_rows_are_read_from_a_server_that_is_known_alone() {
     let scratch = Scratch::new("consumers-tls");
     let (options, authority) = tls_options(&scratch);
-    let postgres = Postgres::start_with(&scratch.0, &[], &options);
+    let postgres = PostgresServer::start_with(&scratch.0, &[], &options);
     postgres.sql(TABLE);
     let dsn = format!("{}?sslmode=verify-full", postgres.url());
     let shop = Shop { dsn, postgres, _scratch: scratch };

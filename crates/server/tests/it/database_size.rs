@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace, Settings};
+use touchline_testkit::{until, until_eq};
 
 use super::bans::Scratch;
-use super::support::{TestServer, open, until};
+use super::support::{TestServer, open};
 
 const LIMIT: u64 = 8 * 1_024 * 1_024;
 
@@ -50,11 +51,11 @@ fn beyond_its_size_durable_channels_are_refused_and_others_go_on() {
         let answer = server.api(operation, body);
         assert_eq!(code(&answer), 0, "{operation}: {answer}");
     }
-    assert!(server.metric("touchline_store_full_refused_total") > 0);
-    assert_eq!(server.metric("touchline_store_full"), 1);
-    assert_eq!(server.metric("touchline_store_size_limit_bytes"), LIMIT);
-    assert!(server.metric("touchline_store_size_bytes") <= LIMIT);
-    assert_eq!(server.metric("touchline_store_healthy"), 1, "a full database does not fail");
+    until("touchline_store_full_refused_total > 0", || server.metric("touchline_store_full_refused_total") > 0);
+    until_eq(1, || server.metric("touchline_store_full"));
+    until_eq(LIMIT, || server.metric("touchline_store_size_limit_bytes"));
+    until("touchline_store_size_bytes <= LIMIT", || server.metric("touchline_store_size_bytes") <= LIMIT);
+    until_eq(1, || server.metric("touchline_store_healthy"));
     until("the overview names it", || server.api("overview", json!({})).to_string().contains("database_full"));
 
     assert_eq!(code(&server.api("history_remove", json!({"channel": "kept:a"}))), 0);

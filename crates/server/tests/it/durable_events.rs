@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{EventsSettings, NamedEvents, Settings};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{PATIENCE, until, until_eq, until_some};
 
 use super::backend::{Answer, Backend};
 use super::bans::Scratch;
 use super::bans_of_nodes::port_of;
 use super::link::Link;
-use super::postgres::Postgres;
-use super::support::{PATIENCE, TestServer, WebSocket, until};
+use super::support::TestServer;
 
 const TYPES: [&str; 6] = ["connected", "disconnected", "occupied", "vacated", "user_online", "user_offline"];
 
@@ -35,6 +37,7 @@ impl Receiver {
         let mut options = EventsSettings {
             endpoint: self.backend.url("/events"),
             types: TYPES.map(str::to_owned).into(),
+            // Short: it only makes the test faster.
             delay: Duration::from_millis(300),
             durable: true,
             ..EventsSettings::default()
@@ -57,15 +60,8 @@ impl Receiver {
     }
 
     pub(crate) fn wait_for(&self, kind: &str, subject: &str) -> Value {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let is_it = |event: &Value| event["type"] == format!("io.touchline.{kind}") && event["subject"] == subject;
-            if let Some(event) = self.events().into_iter().find(is_it) {
-                return event;
-            }
-            assert!(Instant::now() < end, "{kind} of {subject} was not told: {:#?}", self.events());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let is_it = |event: &Value| event["type"] == format!("io.touchline.{kind}") && event["subject"] == subject;
+        until_some(format_args!("{kind} of {subject} arrives"), || self.events().into_iter().find(is_it))
     }
 
     /// The generations of each key, in the order in which they first arrived.
@@ -94,6 +90,7 @@ pub(crate) fn in_file(settings: &mut Settings, scratch: &Scratch) {
 
 pub(crate) fn on_postgres(settings: &mut Settings, link: &Link) {
     settings.store.primary.url = format!("postgres://postgres@{}/postgres?sslmode=disable", link.address);
+    // Short: the tests wait until the database is lost.
     settings.store.primary.timeout = Duration::from_secs(2);
 }
 
@@ -210,7 +207,7 @@ fn an_endpoint_that_fails_for_a_while_gets_everything_in_order() {
 #[test]
 fn a_node_that_is_cut_from_the_database_is_told_as_gone_and_back() {
     let (scratch, receiver) = (Scratch::new("durable-cut"), Receiver::start());
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     let links = [Link::to(port_of(&postgres)), Link::to(port_of(&postgres))];
     let servers = [0, 1].map(|at| {
         TestServer::with(|settings| {
@@ -345,8 +342,7 @@ fn rows_that_are_no_events_are_put_aside_and_the_rest_goes_on() {
     until("they are dead", || list().len() == 2);
     let causes: Vec<String> = list().iter().map(|letter| letter["error"].to_string()).collect();
     assert!(causes[0].contains("not an event") && causes[1].contains("io.touchline.of.later"), "{causes:?}");
-    let metrics = server.http("GET", "/metrics", "", "").1;
-    assert!(metrics.contains("touchline_events_dead_total{endpoint=\"backend\",reason=\"unreadable\"} 2"), "{metrics}");
+    until_eq(2, || server.metric("touchline_events_dead_total{endpoint=\"backend\",reason=\"unreadable\"}"));
 }
 
 #[test]

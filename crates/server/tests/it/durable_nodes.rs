@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::Settings;
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::until;
 
 use super::bans::Scratch;
 use super::bans_of_nodes::port_of;
 use super::durable_events::{Receiver, on_postgres, subscribed};
 use super::link::Link;
-use super::nats::Nats;
-use super::postgres::Postgres;
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// A node with one endpoint of this name, which receives events of these types.
 fn node(link: &Link, receiver: &Receiver, (name, endpoint): (&str, &str), types: &[&str]) -> TestServer {
@@ -34,7 +35,7 @@ fn ready(server: &TestServer) -> Value {
 #[test]
 fn each_node_tells_the_endpoints_of_all_nodes() {
     let scratch = Scratch::new("durable-unlike");
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     let link = Link::to(port_of(&postgres));
     let (of_one, of_two) = (Receiver::start(), Receiver::start());
     let one = node(&link, &of_one, ("one", "first"), &["connected", "disconnected"]);
@@ -67,7 +68,7 @@ fn each_node_tells_the_endpoints_of_all_nodes() {
 #[test]
 fn an_endpoint_that_nodes_describe_otherwise_is_told_what_any_wants() {
     let scratch = Scratch::new("durable-differing");
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     let link = Link::to(port_of(&postgres));
     let receiver = Receiver::start();
     let one = node(&link, &receiver, ("one", "backend"), &["user_online"]);
@@ -86,15 +87,16 @@ fn an_endpoint_that_nodes_describe_otherwise_is_told_what_any_wants() {
 
 #[test]
 fn a_node_without_durable_events_is_named() {
-    let (scratch, nats) = (Scratch::new("durable-silent"), Nats::start("durable-silent", true));
-    let postgres = Postgres::start(&scratch.0);
+    let (scratch, nats) = (Scratch::new("durable-silent"), NatsServer::start(JETSTREAM));
+    let postgres = PostgresServer::start(&scratch.0);
     let (link, to_nats, receiver) = (Link::to(port_of(&postgres)), Link::to(nats.port), Receiver::start());
     let in_cluster = |settings: &mut Settings, name: &str| {
         settings.node.name = name.to_owned();
         settings.cluster.engine = "nats".to_owned();
         settings.cluster.nats_url = vec![format!("nats://{}", to_nats.address)];
+        // Short: it only makes the test faster.
         settings.cluster.heartbeat_interval = Duration::from_millis(200);
-        settings.cluster.node_timeout = Duration::from_secs(1);
+        settings.cluster.node_timeout = Duration::from_secs(5);
         on_postgres(settings, &link);
     };
     let teller = TestServer::with(|settings| {

@@ -4,8 +4,10 @@
 use std::sync::Barrier;
 
 use serde_json::{Value, json};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket};
 
-use crate::support::{Heard, TestServer, WebSocket, open, token, until};
+use crate::support::{TestServer, open, token};
 
 fn code(reply: &Value) -> u64 {
     reply["error"]["code"].as_u64().unwrap_or(0)
@@ -50,7 +52,7 @@ fn keys_of_publications_are_so_long_and_no_longer() {
 fn connect(server: &TestServer, claims: Value) -> Result<(), Heard> {
     let mut client = server.websocket();
     client.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
-    client.next().map(|reply| assert!(reply["connect"]["client"].is_string(), "{reply}"))
+    client.next_message().map(|reply| assert!(reply["connect"]["client"].is_string(), "{reply}"))
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn crowd(server: &TestServer, size: usize) -> Vec<WebSocket> {
         let mut client = server.websocket();
         barrier.wait();
         client.send_json(json!({"id": 1, "connect": {"token": token(json!({"sub": "ann"}))}}));
-        match client.next() {
+        match client.next_message() {
             Ok(reply) if reply["connect"]["client"].is_string() => Some(client),
             Ok(reply) => panic!("{reply}"),
             Err(Heard::Close(3504, _)) => None,

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use touchline_server::{
     HookAnswer, HookCall, HookClient, HookFuture, HookHandler, HookKind, Running, Server, ServerHandle, Settings,
 };
+use touchline_testkit::websocket::Heard;
 
-use super::support::{Heard, TestServer, open, settings};
+use super::support::{TestServer, open, settings};
 
 /// Answers by a function, and records the kinds of its questions.
 struct Handler<F> {
@@ -85,6 +86,7 @@ fn a_handler_that_panics_or_hangs_or_lies_is_a_failure_of_its_action_only() {
     }
     let mut settings = settings();
     settings.rpc.without_namespace.proxy_enabled = true;
+    // Short: the test waits for the timeout.
     settings.rpc.proxy.timeout = Duration::from_millis(200);
     let running = Server::builder(settings).hooks(Broken).build().expect("good settings").start().expect("it starts");
     let server = TestServer::of(running);

@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use touchline_server::{EventsSettings, NamedEvents};
+use touchline_testkit::{until, until_eq};
 
 use super::backend::{Answer, Backend};
 use super::events::{accepting, connected, told, wait_for};
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 fn figure(server: &TestServer, name: &str, labels: &str) -> u64 {
     server.metric(&format!("touchline_{name}{{endpoint=\"backend\"{labels}}}"))
@@ -42,7 +43,7 @@ fn what_was_dropped_goes_back_to_the_first_that_is_missing() {
     });
     let mut clients: Vec<_> = (0..10).map(|_| connected(&server)).collect();
     let early = now();
-    std::thread::sleep(Duration::from_millis(5));
+    until("a millisecond has passed", || now() > early);
     clients.extend((0..40).map(|_| connected(&server)));
     until("some are dropped", || figure(&server, "events_dropped_total", ",reason=\"queue_full\"") > 0);
     is_open.store(true, SeqCst);
@@ -67,7 +68,7 @@ fn what_was_given_up_goes_back_to_it_and_nothing_is_said_of_when_a_start_knew() 
     until("the loss is reported", || reset(&backend, "given_up").is_some());
     let lost = wait_for(&backend, "client.connected", 1).remove(0);
     assert_eq!(reset(&backend, "given_up").expect("it is there")["data"]["since"], lost["time"]);
-    assert_eq!(figure(&server, "events_dead_total", ",reason=\"too_large\""), 1);
+    until_eq(1, || figure(&server, "events_dead_total", ",reason=\"too_large\""));
 }
 
 #[test]
@@ -78,6 +79,7 @@ fn an_endpoint_that_asks_for_patience_keeps_nothing_beyond_its_age() {
     let server = TestServer::with(|settings| {
         told(settings, &backend, &["connected"]);
         let options = &mut settings.events[0].options;
+        // Short: the test waits until events are too old.
         (options.lanes, options.max_age) = (1, Duration::from_secs(3));
     });
     let _client = connected(&server);
@@ -89,7 +91,7 @@ fn an_endpoint_that_asks_for_patience_keeps_nothing_beyond_its_age() {
     };
     until("what is under way has an age", has_age);
     until("it is given up", || figure(&server, "events_dead_total", ",reason=\"too_old\"") >= 2);
-    assert_eq!(figure(&server, "event_batches_retried_total", ""), 0, "it was asked not to");
+    until_eq(0, || figure(&server, "event_batches_retried_total", ""));
     let asked = backend.questions().len();
     // Later events wait too.
     let _another = connected(&server);
@@ -108,6 +110,7 @@ fn an_endpoint_that_never_ends_its_handshake_costs_its_own_events_only() {
         let options = EventsSettings {
             endpoint: format!("https://{address}/events"),
             types: vec!["connected".into()],
+            // Short: the test waits for the timeout.
             timeout: Duration::from_millis(300),
             queue_max: 10,
             ..EventsSettings::default()
@@ -119,7 +122,7 @@ fn an_endpoint_that_never_ends_its_handshake_costs_its_own_events_only() {
     wait_for(&good, "client.connected", 50);
     let of_silent = |name: &str| server.metric(&format!("touchline_{name}{{endpoint=\"silent\"}}"));
     until("it is tried again", || of_silent("event_batches_retried_total") > 1);
-    assert_eq!(of_silent("events_sent_total"), 0);
+    until_eq(0, || of_silent("events_sent_total"));
 }
 
 #[test]
@@ -129,6 +132,7 @@ fn a_name_that_nobody_knows_costs_its_own_events_only() {
         let options = EventsSettings {
             endpoint: "http://nowhere.invalid/events".into(),
             types: vec!["connected".into()],
+            // Short: the test waits for the timeout.
             timeout: Duration::from_millis(300),
             ..EventsSettings::default()
         };

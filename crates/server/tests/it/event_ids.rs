@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::Server;
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{until, until_eq};
 
 use super::backend::Backend;
 use super::events::{accepting, connected, events, told, wait_for};
 use super::link::Link;
-use super::nats::Nats;
 use super::registry::devices;
-use super::support::{TestServer, WebSocket, settings, token, until};
+use super::support::{TestServer, settings, token};
 
 /// All events by source and id; each pair has one content. On a slow machine, a node may be lost twice before it knows
 /// of the first time. Then the end of its client is reported once more, with another time (`What does not hold` of the
@@ -90,18 +92,19 @@ fn no_client_is_untold_because_of_what_it_says_of_itself() {
     assert_eq!(keys.len(), 4, "three users and a channel");
     by_id(&backend);
     let dropped = "touchline_events_dropped_total{endpoint=\"backend\",reason=\"too_large\"}";
-    assert_eq!(server.metric(dropped), 0);
+    until_eq(0, || server.metric(dropped));
 }
 
 /// A node whose clients another node reports as gone.
-fn node(nats: &Nats, backend: &Backend, name: &str) -> (TestServer, Link) {
+fn node(nats: &NatsServer, backend: &Backend, name: &str) -> (TestServer, Link) {
     let link = Link::to(nats.port);
     let mut settings = settings();
     settings.node.name = name.to_owned();
     settings.cluster.engine = "nats".to_owned();
     settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
+    // Short: it only makes the test faster.
     settings.cluster.heartbeat_interval = Duration::from_millis(200);
-    settings.cluster.node_timeout = Duration::from_secs(1);
+    settings.cluster.node_timeout = Duration::from_secs(5);
     devices(&mut settings);
     told(&mut settings, backend, &["connected", "disconnected"]);
     let server = TestServer::of(Server::bind(settings).expect("the settings are good").start().expect("it starts"));
@@ -119,7 +122,7 @@ fn seen(server: &TestServer) -> (WebSocket, String) {
 
 #[test]
 fn a_node_that_was_told_as_lost_tells_its_clients_in_a_new_life() {
-    let nats = Nats::start("event-lives", true);
+    let nats = NatsServer::start(JETSTREAM);
     let backend = accepting();
     let (one, _link) = node(&nats, &backend, "one");
     let (two, link) = node(&nats, &backend, "two");

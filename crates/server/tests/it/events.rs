@@ -1,15 +1,17 @@
 //! Lifecycle events: what a backend receives, in which order, and what its answers cause.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{EventsSettings, NamedEvents, Server, Settings};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::websocket::WebSocket;
+use touchline_testkit::{PATIENCE, until, until_eq, until_some};
 
 use super::backend::{Answer, Backend};
 use super::link::Link;
-use super::nats::Nats;
 use super::registry::devices;
-use super::support::{PATIENCE, TestServer, WebSocket, settings, token, until};
+use super::support::{TestServer, settings, token};
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OLD_SECRET: &str = "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
@@ -20,7 +22,9 @@ pub(super) fn told(settings: &mut Settings, backend: &Backend, types: &[&str]) {
         endpoint: backend.url("/events"),
         types: types.iter().map(|kind| (*kind).to_owned()).collect(),
         secret: SECRET.into(),
+        // Short: it only makes the test faster.
         batch_wait: Duration::from_millis(20),
+        // Short: it only makes the test faster.
         delay: Duration::from_millis(200),
         ..EventsSettings::default()
     };
@@ -40,16 +44,11 @@ pub(super) fn events(backend: &Backend) -> Vec<Value> {
 
 /// Waits for this many events of a type.
 pub(super) fn wait_for(backend: &Backend, kind: &str, count: usize) -> Vec<Value> {
-    let until = Instant::now() + PATIENCE;
-    loop {
+    until_some(format_args!("{count} events of {kind} arrive"), || {
         let mut found = events(backend);
         found.retain(|event| event["type"].as_str() == Some(&format!("io.touchline.{kind}")));
-        if found.len() >= count {
-            return found;
-        }
-        assert!(Instant::now() < until, "{count} of {kind}: {:?}", backend.questions());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        (found.len() >= count).then_some(found)
+    })
 }
 
 pub(super) fn connected(server: &TestServer) -> (WebSocket, String) {
@@ -151,7 +150,8 @@ fn a_user_that_flaps_is_told_once() {
     let backend = accepting();
     let server = TestServer::with(|settings| {
         told(settings, &backend, &["user_online", "user_offline"]);
-        settings.events[0].options.delay = Duration::from_secs(2);
+        // Longer than a user is offline in the test.
+        settings.events[0].options.delay = Duration::from_secs(5);
     });
     for _ in 0..5 {
         drop(of_user(&server, "ann"));
@@ -233,9 +233,8 @@ fn batches_are_signed_over_their_bytes_and_repeated_unchanged() {
         let expected = [SECRET, OLD_SECRET].map(|secret| format!("v1,{}", hmac(secret, &text)));
         assert_eq!(signatures, [expected.join(" ")]);
     }
-    let metrics = server.http("GET", "/metrics", "", "").1;
-    assert!(metrics.contains("touchline_events_sent_total{endpoint=\"backend\"}"), "{metrics}");
-    assert!(metrics.contains("touchline_event_batches_retried_total{endpoint=\"backend\"} 2"), "{metrics}");
+    until("sent events are counted", || server.metric("touchline_events_sent_total{endpoint=\"backend\"}") > 0);
+    until_eq(2, || server.metric("touchline_event_batches_retried_total{endpoint=\"backend\"}"));
 }
 
 fn hmac(secret: &str, text: &str) -> String {
@@ -265,6 +264,7 @@ fn a_hostile_endpoint_costs_its_own_events_only() {
             told(settings, backend, &["connected"]);
             let events = settings.events.last_mut().expect("it is there");
             events.name = name.into();
+            // Short: the test waits for the timeout.
             (events.options.timeout, events.options.queue_max) = (Duration::from_secs(1), 20);
         }
         told(settings, &good, &["connected"]);
@@ -276,10 +276,12 @@ fn a_hostile_endpoint_costs_its_own_events_only() {
     until("what fails is tried again", || {
         ["slow", "redirect", "endless"].iter().all(|name| figure("event_batches_retried_total", name) > 0)
     });
-    assert!(["slow", "redirect", "endless"].iter().all(|name| figure("events_sent_total", name) == 0));
+    until("the metrics show it", || {
+        ["slow", "redirect", "endless"].iter().all(|name| figure("events_sent_total", name) == 0)
+    });
     assert!(elsewhere.questions().is_empty(), "a redirect is not followed");
     let dropped = "touchline_events_dropped_total{endpoint=\"slow\",reason=\"queue_full\"}";
-    assert!(server.metric(dropped) > 0, "its queue is bounded");
+    until("its queue is bounded", || server.metric(dropped) > 0);
 }
 
 #[test]
@@ -329,7 +331,7 @@ fn an_endpoint_that_is_gone_is_left_alone_until_an_operator_says_otherwise() {
     let ready = || server.http("GET", "/readyz", "", "");
     until("it is off", || ready().1.contains("\"events_not_sent\":[\"backend\"]"));
     assert_eq!(ready().0, 200, "the node can serve");
-    assert_eq!(server.metric("touchline_events_off{endpoint=\"backend\"}"), 1);
+    until_eq(1, || server.metric("touchline_events_off{endpoint=\"backend\"}"));
     let asked = backend.questions().len();
     let _another = connected(&server);
     is_gone.store(false, std::sync::atomic::Ordering::SeqCst);
@@ -364,15 +366,16 @@ fn a_message_that_nobody_has_acknowledged_is_told() {
 }
 
 /// The nodes of a cluster, each over its own link.
-fn nodes(nats: &Nats, backend: &Backend, names: &[&str]) -> Vec<(TestServer, Link)> {
+fn nodes(nats: &NatsServer, backend: &Backend, names: &[&str]) -> Vec<(TestServer, Link)> {
     let start = |name: &&str| {
         let link = Link::to(nats.port);
         let server = TestServer::with(|settings| {
             settings.node.name = (*name).to_owned();
             settings.cluster.engine = "nats".to_owned();
             settings.cluster.nats_url = vec![format!("nats://{}", link.address)];
+            // Short: it only makes the test faster.
             settings.cluster.heartbeat_interval = Duration::from_millis(200);
-            settings.cluster.node_timeout = Duration::from_secs(1);
+            settings.cluster.node_timeout = Duration::from_secs(5);
             devices(settings);
             told(
                 settings,
@@ -393,7 +396,7 @@ fn reads_presence(client: &mut WebSocket, channel: &str) {
 
 #[test]
 fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
-    let nats = Nats::start("events", true);
+    let nats = NatsServer::start(JETSTREAM);
     let backend = accepting();
     let mut nodes = nodes(&nats, &backend, &["one", "two", "three"]);
     let mut on_one = of_user(&nodes[0].0, "ann");
@@ -437,10 +440,10 @@ fn nodes_tell_together_and_one_tells_for_another_that_is_lost() {
 
 #[test]
 fn events_are_messages_of_nats_too() {
-    let nats = Nats::start("events-subject", true);
+    let nats = NatsServer::start(JETSTREAM);
     let server = TestServer::with(|settings| {
         settings.cluster.engine = "nats".to_owned();
-        settings.cluster.nats_url = vec![format!("nats://127.0.0.1:{}", nats.port)];
+        settings.cluster.nats_url = vec![nats.url()];
         let options = EventsSettings {
             endpoint: "nats:events.live".into(),
             types: vec!["connected".into()],

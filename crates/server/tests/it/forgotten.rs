@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, Settings};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::websocket::WebSocket;
 
 use super::bans::{Scratch, code, connected, done, is_served};
 use super::bans_of_nodes::port_of;
 use super::durable_events::Receiver;
 use super::link::Link;
-use super::postgres::Postgres;
 use super::registry::devices;
-use super::support::{TestServer, WebSocket};
+use super::support::TestServer;
 
 /// Makes a node keep everything that it can keep of a user. The caller says where.
 pub(crate) fn keeping(settings: &mut Settings) {
@@ -36,7 +37,9 @@ pub(crate) fn over(settings: &mut Settings, link: &Link) {
     let url = format!("postgres://postgres@{}/postgres?sslmode=disable", link.address);
     settings.store.primary.url.clone_from(&url);
     settings.store.stats.url = url;
+    // Short: the tests wait until the database is lost.
     settings.store.primary.timeout = Duration::from_secs(2);
+    // Short: the tests wait until the database is lost.
     settings.store.stats.timeout = Duration::from_secs(2);
 }
 
@@ -119,7 +122,7 @@ fn one_user_is_forgotten(server: &TestServer, sql: impl Fn(&str)) {
         ));
     }
     // One connection ended before, so the server knows when.
-    away.say_goodbye();
+    away.send_close();
     drop(away);
 
     let request = json!({"user": "ann", "names": [{"scope": "devices", "name": "bike-7"}]});
@@ -177,7 +180,7 @@ fn a_user_is_forgotten_in_sqlite() {
 #[test]
 fn a_user_is_forgotten_in_postgres_and_again_after_a_cut() {
     let (scratch, receiver) = (Scratch::new("forgotten-postgres"), Receiver::start());
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     let link = Link::to(port_of(&postgres));
     let server = TestServer::with(|settings| {
         keeping(settings);
@@ -193,7 +196,7 @@ fn a_user_is_forgotten_in_postgres_and_again_after_a_cut() {
     assert_eq!(cut["error"]["code"], 4010, "{cut}");
     assert_eq!(code(&mut eve), 3503, "what needs no database is done");
     link.heal();
-    super::support::until("it is done", || {
+    touchline_testkit::until("it is done", || {
         let again = server.api("forget_user", json!({"user": "eve"}));
         assert!(again["result"].is_object() || again["error"]["code"] == 4010, "{again}");
         again["result"]["done"] == true
@@ -258,16 +261,17 @@ fn statistics_that_are_locked_are_told_of_in_time() {
     let server = TestServer::with(|settings| {
         keeping(settings);
         in_files(settings, &scratch);
+        // Short: the test waits until the database is lost.
         settings.store.stats.timeout = Duration::from_secs(1);
     });
     track(&mut connected(&server, json!({"sub": "ann"})));
-    super::support::until("the event is written", || reported(&server).0 == json!(1));
+    touchline_testkit::until("the event is written", || reported(&server).0 == json!(1));
     let database = rusqlite::Connection::open(scratch.0.join("stats.db")).expect("it opens");
     database.execute_batch("BEGIN IMMEDIATE").expect("it is locked");
     let locked = server.api("forget_user", json!({"user": "ann"}));
     assert_eq!(locked["error"]["code"], 4010, "{locked}");
     database.execute_batch("ROLLBACK").expect("it is free");
-    super::support::until("it is done", || {
+    touchline_testkit::until("it is done", || {
         let again = server.api("forget_user", json!({"user": "ann"}));
         assert!(again["result"].is_object() || again["error"]["code"] == 4010, "{again}");
         again["result"]["done"] == true

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::until;
 
 use super::bans::{Scratch, code, connected};
 use super::bans_of_nodes::port_of;
 use super::forgotten::{is_known, keep, keeping, named, over, register, reported, result, track, waiting};
 use super::link::Link;
-use super::nats::Nats;
-use super::postgres::Postgres;
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// A node of a cluster, ready. If it is cut off, it stays in sight.
 fn node(name: &str, nats: &Link, database: &Link) -> TestServer {
@@ -35,7 +36,7 @@ fn node_that_is_seen(name: &str, nats: &Link, database: &Link, timeout: Duration
 #[test]
 fn a_user_is_forgotten_on_every_node() {
     let scratch = Scratch::new("forgotten-nodes");
-    let (nats, postgres) = (Nats::start("forgotten", true), Postgres::start(&scratch.0));
+    let (nats, postgres) = (NatsServer::start(JETSTREAM), PostgresServer::start(&scratch.0));
     let database = Link::to(port_of(&postgres));
     let links = [Link::to(nats.port), Link::to(nats.port)];
     let (one, two) = (node("one", &links[0], &database), node("two", &links[1], &database));
@@ -86,7 +87,7 @@ fn a_user_is_forgotten_on_every_node() {
 #[test]
 fn it_is_not_done_while_a_node_that_is_out_of_sight_may_serve_the_user() {
     let scratch = Scratch::new("forgotten-lost");
-    let (nats, postgres) = (Nats::start("forgotten-lost", true), Postgres::start(&scratch.0));
+    let (nats, postgres) = (NatsServer::start(JETSTREAM), PostgresServer::start(&scratch.0));
     let database = Link::to(port_of(&postgres));
     let links = [Link::to(nats.port), Link::to(nats.port)];
     let of = |name, link| node_that_is_seen(name, link, &database, Duration::from_secs(3));

@@ -15,10 +15,11 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace};
+use touchline_testkit::until;
 
 use super::bans::now_s;
 use super::grpc_client::{POOL, decode, encode};
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// The methods that were called, each with its message.
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;

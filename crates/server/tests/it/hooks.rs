@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace, Settings};
+use touchline_testkit::websocket::{Heard, WebSocket};
 
 use super::backend::{Answer, Backend, Question};
-use super::support::{Heard, TestServer, WebSocket, open};
+use super::support::{TestServer, open};
 
 /// Switches every hook on, with one backend.
 fn with_hooks(settings: &mut Settings, backend: &Backend) {
@@ -265,11 +266,12 @@ fn a_client_whose_backend_does_not_answer_is_told_to_go_all_the_same() {
     let mut server = TestServer::with(|settings| {
         with_hooks(settings, &backend);
         settings.rpc.proxy.timeout = Duration::from_secs(60);
+        // Short: the test waits for the timeout.
         settings.shutdown.timeout = Duration::from_secs(2);
     });
     let mut client = connected(&server);
     client.send_json(json!({"id": 2, "rpc": {"method": "x"}}));
-    super::support::until("the backend is asked", || backend.under_way.load(SeqCst) > 0);
+    touchline_testkit::until("the backend is asked", || backend.under_way.load(SeqCst) > 0);
     server.stop();
     assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
 }

@@ -4,8 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
+use touchline_testkit::PATIENCE;
+use touchline_testkit::websocket;
 
-use crate::support::{PATIENCE, TestServer, handshake};
+use crate::support::TestServer;
 
 /// Sends a request in two ways. In one piece, the shard answers it itself if it can. After another request, hyper reads
 /// it.
@@ -14,6 +16,11 @@ fn both_ways(server: &TestServer, request: &str) -> Vec<String> {
     let behind = server.raw(format!("{before}{request}").as_bytes());
     let (_, behind) = behind.split_once("\r\n\r\n{}").expect("the first request is answered");
     vec![server.raw(request.as_bytes()), behind.to_owned()]
+}
+
+/// A handshake for the host `test`.
+fn handshake(extra: &str) -> String {
+    websocket::handshake(extra).replace("Host: 127.0.0.1", "Host: test")
 }
 
 #[test]

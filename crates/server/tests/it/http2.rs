@@ -5,8 +5,12 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::json;
+use touchline_testkit::http::fill;
+use touchline_testkit::websocket::frame as websocket_frame;
+use touchline_testkit::{PATIENCE, until, until_eq};
 
-use crate::support::{KEY, PATIENCE, TestServer, fill, frame as websocket_frame, until};
+use crate::drain::still_runs;
+use crate::support::{KEY, TestServer};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -101,8 +105,9 @@ impl Client {
 #[test]
 fn an_idle_connection_has_its_time_and_ends_with_a_word() {
     let server = TestServer::with(|settings| {
+        // Short: the test waits for the timeout.
         settings.http_server.header_timeout = Duration::from_millis(300);
-        settings.http_server.idle_timeout = Duration::from_millis(1_500);
+        settings.http_server.idle_timeout = Duration::from_secs(10);
     });
     let mut client = Client::of(&server);
     client.get(1, "/health");
@@ -110,19 +115,15 @@ fn an_idle_connection_has_its_time_and_ends_with_a_word() {
     // Control frames between requests do not begin a request.
     client.send(&frame(SETTINGS, ACK, 0, &[]));
     client.send(&frame(PING, 0, 0, &[7; 8]));
+    // waits: the pause is longer than a head may take.
     std::thread::sleep(Duration::from_millis(600));
     client.get(3, "/health");
     client.is_answered(3);
     // They are not requests either: a client that only pings is idle.
-    loop {
-        let heard = client.hear().expect("the end is announced");
-        match heard.kind {
-            GOAWAY => break,
-            PING if heard.flags & ACK != 0 => std::thread::sleep(Duration::from_millis(5)),
-            _ => {}
-        }
+    until("the end is announced", || {
         let _ = client.socket.write_all(&frame(PING, 0, 0, &[8; 8]));
-    }
+        client.hear().expect("the end is announced").kind == GOAWAY
+    });
     assert_eq!(client.last_stream, Some(u32::MAX >> 1), "requests that cross the word are served");
     client.get(5, "/health");
     client.is_answered(5);
@@ -133,6 +134,7 @@ fn an_idle_connection_has_its_time_and_ends_with_a_word() {
 #[test]
 fn a_request_that_is_not_finished_ends_its_connection() {
     let server = TestServer::with(|settings| {
+        // Short: the test waits for the timeout.
         settings.http_server.header_timeout = Duration::from_millis(300);
         settings.http_server.idle_timeout = Duration::from_secs(600);
     });
@@ -160,6 +162,7 @@ fn control_frames_above_the_rate_are_not_read() {
         ("priorities", frame(2, 0, 1, &[0, 0, 0, 3, 1])),
         ("unknown frames", frame(0xfa, 0, 0, &[])),
     ] {
+        // read once: the value before the flood.
         let before = throttled();
         let mut client = Client::of(&server);
         let flood = control.repeat(2_500);
@@ -170,13 +173,14 @@ fn control_frames_above_the_rate_are_not_read() {
         let _ = client.socket.shutdown(std::net::Shutdown::Both);
         let _ = reading.join();
     }
+    // read once: the value before the requests.
     let before = throttled();
     let mut client = Client::of(&server);
     for stream in (1..200).step_by(2) {
         client.get(stream, "/health");
         client.is_answered(stream);
     }
-    assert_eq!(throttled(), before, "a client that asks is not held back");
+    until_eq(before, throttled);
 }
 
 #[test]
@@ -185,7 +189,7 @@ fn what_http_holds_is_counted_until_it_is_given_back() {
     let held = || server.metric("touchline_http_buffered_bytes");
     // Each HTTP/1 connection counts the buffer of a head, including the connection of this question.
     let head_size = 16 * 1_024;
-    assert_eq!(held(), head_size);
+    until_eq(head_size, held);
     let mut poster = server.socket();
     let head = format!("POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: 60000\r\n\r\n");
     poster.write_all(head.as_bytes()).expect("the head is read");
@@ -199,6 +203,7 @@ fn what_http_holds_is_counted_until_it_is_given_back() {
     let mut client = Client::of(&server);
     client.get(1, "/health");
     client.is_answered(1);
+    // read once: an idle connection holds the same bytes all the time.
     let idle = held() - head_size;
     assert!(idle > 0 && idle < 200_000, "{idle}");
     client.send(&frame(SETTINGS, ACK, 0, &[]));
@@ -264,6 +269,7 @@ fn large_messages_pass_through_a_stream_piece_by_piece() {
 #[test]
 fn a_request_that_was_taken_is_answered_though_the_node_stops() {
     let mut server = TestServer::with(|settings| {
+        // Short: it only makes the test faster.
         settings.shutdown.spread = Duration::from_millis(50);
         settings.shutdown.timeout = PATIENCE;
     });
@@ -283,9 +289,7 @@ fn a_request_that_was_taken_is_answered_though_the_node_stops() {
     while client.next(PING).flags & ACK == 0 {}
     let stopping = std::thread::spawn(move || server.stop());
     client.next(GOAWAY);
-    // Several times as long as a node needs that waits for no client.
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(!stopping.is_finished(), "the node waits for the request");
+    still_runs(&stopping);
     client.send(&frame(DATA, END_STREAM, 1, body.as_bytes()));
     client.is_answered(1);
     let answer: serde_json::Value = serde_json::from_slice(&client.next(DATA).payload).expect("answers are JSON");

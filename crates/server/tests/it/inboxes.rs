@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey};
+use touchline_testkit::until;
+use touchline_testkit::websocket::WebSocket;
 
 use super::bans::Scratch;
 use super::registry::devices;
-use super::support::{TestServer, WebSocket, until};
+use super::support::TestServer;
 
 /// A node that stores inbox messages for names, in its own directory.
 fn keeping(scratch: &Scratch) -> TestServer {

@@ -4,15 +4,14 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-
-use super::nats::Nats;
-use super::support::PATIENCE;
+use touchline_testkit::PATIENCE;
+use touchline_testkit::nats::NatsServer;
 
 /// A connection to NATS.
 pub(crate) struct JetStreamClient(BufReader<TcpStream>);
 
 impl JetStreamClient {
-    pub(crate) fn connect(nats: &Nats) -> Self {
+    pub(crate) fn connect(nats: &NatsServer) -> Self {
         let mut socket = TcpStream::connect(("127.0.0.1", nats.port)).expect("NATS listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
         let hello = b"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB answers 1\r\n";

@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use touchline_server::{ClaimPath, ClaimPaths, ProviderOptions, Regex, Settings, TokenProvider};
+use touchline_testkit::websocket::{Heard, WebSocket};
+use touchline_testkit::{until, until_eq};
 
 use super::backend::{Answer, Backend};
 use super::issuer::{KeyEndpoint, Signer, hmac_token};
-use super::support::{Heard, SECRET, TestServer, WebSocket, token, until};
+use super::support::{SECRET, TestServer, token};
 
 /// The result of a connect with a token: the user, or the number of the refusal.
 #[derive(Debug, PartialEq)]
@@ -20,7 +22,7 @@ enum Outcome {
 fn connect(server: &TestServer, token: &str) -> Outcome {
     let mut client = server.websocket();
     client.send_json(json!({"id": 1, "connect": {"token": token}}));
-    match client.next() {
+    match client.next_message() {
         Ok(reply) if reply["connect"].is_object() => Outcome::In,
         Ok(reply) => Outcome::Error(
             reply["error"]["code"].as_u64().expect("a number"),
@@ -79,8 +81,8 @@ fn every_algorithm_of_a_set_is_verified_and_one_bad_key_does_not_spoil_it() {
     assert_eq!(connect(&server, &only_rs512.token_by("RS512", &claims)), Outcome::In);
     assert_eq!(connect(&server, &said_sig.token(&claims)), Outcome::In);
     assert_eq!(endpoint.fetches(), 1, "the set is fetched once, before clients are accepted");
-    assert_eq!(server.metric("touchline_issuer_keys{section=\"client.token\"}"), 7);
-    assert_eq!(server.metric("touchline_issuer_keys_skipped{section=\"client.token\"}"), 9);
+    until_eq(7, || server.metric("touchline_issuer_keys{section=\"client.token\"}"));
+    until_eq(9, || server.metric("touchline_issuer_keys_skipped{section=\"client.token\"}"));
 
     let modulus = signers[0].jwk()["n"].as_str().expect("text").to_owned();
     let head = |alg: &str, kid: &str| json!({"alg": alg, "kid": kid});

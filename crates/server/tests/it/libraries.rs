@@ -4,8 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
+use touchline_testkit::PATIENCE;
+use touchline_testkit::http::head_of;
 
-use crate::support::{KEY, PATIENCE, TestServer, head_of, token};
+use crate::support::{KEY, TestServer, token};
 
 fn with_key() -> String {
     format!("X-API-Key: {KEY}\r\n")
@@ -244,9 +246,9 @@ fn a_refresh_changes_what_others_are_shown() {
         let clients = presence["result"]["presence"].as_object().cloned().unwrap_or_default();
         clients.values().find(|info| info["user"] == "ann").map(|info| info["conn_info"].clone())
     };
-    crate::support::until("the client is present", || shown() == Some(json!({"n": 1})));
+    touchline_testkit::until("the client is present", || shown() == Some(json!({"n": 1})));
     server.api("refresh", json!({"user": "ann", "info": {"n": 2}}));
-    crate::support::until("the new info is shown", || shown() == Some(json!({"n": 2})));
+    touchline_testkit::until("the new info is shown", || shown() == Some(json!({"n": 2})));
     client.ask(json!({"id": 3, "unsubscribe": {"channel": "room:a"}}));
     let mut told = Vec::new();
     while told.last().is_none_or(|(kind, _)| *kind != "leave") {

@@ -5,10 +5,13 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use touchline_testkit::http::{head_of, up_to};
+use touchline_testkit::websocket::{Heard, WebSocket, handshake};
+use touchline_testkit::{until, until_eq, until_some};
 
 use crate::backend::{Answer, Backend};
 use crate::limits::{block, code, codes, connected, counted, each, rate, start, stats};
-use crate::support::{Heard, WebSocket, handshake, head_of, token, until, up_to};
+use crate::support::token;
 use crate::unauthenticated::certificate;
 
 /// Long enough for the checks of a test meanwhile, even on a slow machine.
@@ -66,16 +69,15 @@ fn who_does_not_heed_refusals_is_ended_then_refused_and_let_in_again() {
 
 /// Sends the same command repeatedly until the connection is ended. Returns the code of the end.
 fn go_on(socket: &mut WebSocket, command: &Value) -> u16 {
-    for id in 5_000.. {
-        let mut command = command.clone();
-        command["id"] = json!(id);
-        socket.send_json(command);
-        if let Err(Heard::Close(code, _)) = socket.next() {
-            return code;
+    let mut command = command.clone();
+    command["id"] = json!(5_000);
+    until_some("the connection ends", || {
+        socket.send_json(&command);
+        match socket.next_message() {
+            Err(Heard::Close(code, _)) => Some(code),
+            _ => None,
         }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    unreachable!("it does not end")
+    })
 }
 
 #[test]
@@ -173,7 +175,7 @@ fn an_address_whose_connects_fail_is_refused_for_a_while() {
         let (found, mut socket) = status("203.0.113.1");
         assert_eq!(found, "101");
         socket.send_json(json!({"id": 1, "connect": {"token": token}}));
-        socket.next()
+        socket.next_message()
     };
     let old = token(json!({"sub": "ann", "exp": 1}));
     for _ in 0..5 {
@@ -217,7 +219,7 @@ fn refusals_of_the_connect_hook_are_failures_and_its_faults_are_not() {
     let connect = |data: &str| {
         let mut socket = server.websocket();
         socket.send_json(json!({"id": 1, "connect": {"data": data}}));
-        socket.next().map(|reply| code(&reply))
+        socket.next_message().map(|reply| code(&reply))
     };
     for _ in 0..3 {
         assert_eq!((connect("busy"), connect("fault")), (Ok(450), Ok(100)));
@@ -250,7 +252,7 @@ fn a_refused_address_is_closed_before_its_tls_handshake_where_only_clients_come(
         (is_let_in, (is_let_in && head_of(&mut stream).starts_with("HTTP/1.1 101")).then_some(stream))
     };
     let mut stream = come().1.expect("it is accepted");
-    let frame = |command: Value| crate::support::frame(0x81, command.to_string().as_bytes());
+    let frame = |command: Value| touchline_testkit::websocket::frame(0x81, command.to_string().as_bytes());
     stream.write_all(&frame(json!({"id": 1, "connect": {}}))).expect("it is open");
     for id in 2..5 {
         let _ = stream.write_all(&frame(json!({"id": id, "presence_stats": {"channel": "seen:a"}})));
@@ -280,7 +282,7 @@ fn a_client_that_causes_errors_is_ended() {
     let trial = limited(true);
     let (mut socket, _) = connected(&trial, "ann");
     assert_eq!(codes(&mut socket, &wrong, 9), [102; 9]);
-    assert_eq!(trial.metric("touchline_rate_limit_allowed_errors_total"), 6);
+    until_eq(6, || trial.metric("touchline_rate_limit_allowed_errors_total"));
 }
 
 #[test]

@@ -9,9 +9,12 @@ use touchline_server::{
     BucketBlock, ChannelOptions, CommandLimitSettings, Namespace, OnLimit, RateBucket, RateBuckets, RateOverride,
     Settings, SharedCommandLimitSettings,
 };
+use touchline_testkit::http::{head_of, up_to};
+use touchline_testkit::websocket::{Heard, WebSocket, handshake};
+use touchline_testkit::{until, until_eq};
 
 use crate::backend::{Answer, Backend};
-use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, open, token, until, up_to};
+use crate::support::{TestServer, open, token};
 
 /// This many in an hour, so that none comes back within a test.
 pub(crate) fn rate(rate: u32) -> RateBuckets {
@@ -103,11 +106,11 @@ fn each_command_of_a_connection_has_its_own_rate() {
     ] {
         let found = codes(&mut socket, &json!({ name: request }), 3);
         assert!(found[0] != 111 && found[1..] == [111, 111], "{name}: {found:?}");
-        assert_eq!(over(&server, "client_command", name, "refused"), 2, "{name}");
+        until_eq(2, || over(&server, "client_command", name, "refused"));
     }
     let found = codes(&mut socket, &json!({"unsubscribe": {"channel": "seen:a"}}), 5);
     assert_eq!(found, [0; 5], "it is never refused");
-    assert_eq!(over(&server, "client_command", "unsubscribe", "allowed"), 4);
+    until_eq(4, || over(&server, "client_command", "unsubscribe", "allowed"));
     let reply = socket.ask(json!({"id": 9, "presence": {"channel": "seen:a"}}));
     assert_eq!(reply["error"], json!({"code": 111, "message": "too many requests", "temporary": true}));
     let (mut other, _) = connected(&server, "ann");
@@ -156,7 +159,7 @@ fn connections_of_a_user_on_several_shards_share_a_rate() {
     assert_eq!(codes(&mut bob, &stats("seen:a"), 4), [0, 0, 0, 111], "another user");
     let mut nobody = server.connected();
     assert_eq!(codes(&mut nobody, &stats("seen:a"), 9), [0; 9], "no user");
-    assert_eq!(over(&server, "user_command", "presence_stats", "refused"), 3);
+    until_eq(3, || over(&server, "user_command", "presence_stats", "refused"));
 }
 
 #[test]
@@ -208,15 +211,15 @@ fn connects_have_rates_by_user_and_by_address() {
     socket.send_json(forged.clone());
     assert!(matches!(socket.close(), Heard::Close(3500, _)));
     assert_eq!(code(&open_already.ask(forged)), 111, "the token is not looked at");
-    assert_eq!(over(&server, "user_command", "connect", "refused"), 1);
-    assert_eq!(over(&server, "address_command", "connect", "refused"), 1);
+    until_eq(1, || over(&server, "user_command", "connect", "refused"));
+    until_eq(1, || over(&server, "address_command", "connect", "refused"));
     let mut one_way = WebSocket::from(one_way);
     one_way.send("{}");
     assert!(matches!(one_way.close(), Heard::Close(3013, _)), "a one-way transport has no reply");
     let mut socket = server.socket();
     socket.write_all(handshake("").as_bytes()).expect("the server listens");
     assert!(head_of(&mut socket).starts_with("HTTP/1.1 429"), "a new one is not accepted at all");
-    assert_eq!(over(&server, "address_command", "connect", "refused"), 3);
+    until_eq(3, || over(&server, "address_command", "connect", "refused"));
 }
 
 #[test]
@@ -236,7 +239,7 @@ fn what_a_one_way_client_asks_for_is_charged_as_subscribes() {
     socket.send_json(json!({"token": token(json!({"sub": "ann"})), "subs": subs}));
     let connected = socket.message();
     assert_eq!(connected["connect"]["subs"].as_object().map(serde_json::Map::len), Some(3), "{connected}");
-    assert_eq!(over(&server, "user_command", "subscribe", "refused"), 7);
+    until_eq(7, || over(&server, "user_command", "subscribe", "refused"));
 }
 
 #[test]
@@ -304,6 +307,7 @@ fn slow(settings: &mut Settings, wait: Duration) {
     limits.slow_wait_max = wait;
     limits.client_command.enabled = true;
     limits.client_command.presence_stats.enabled = true;
+    // Short: the client is slowed and never refused.
     limits.client_command.presence_stats.buckets = every(Duration::from_millis(100), 5);
 }
 
@@ -329,9 +333,9 @@ fn a_slow_connection_gets_every_answer_in_order_and_a_long_wait_is_refused() {
         })
         .collect();
     assert!(ids[..30].iter().copied().eq(2..32), "{ids:?}");
-    assert!(over(&server, "client_command", "presence_stats", "slowed") > 0);
-    assert_eq!(over(&server, "client_command", "presence_stats", "refused"), 0);
-    assert!(server.metric("touchline_throttled_total") > 0);
+    until("the metrics show it", || over(&server, "client_command", "presence_stats", "slowed") > 0);
+    until_eq(0, || over(&server, "client_command", "presence_stats", "refused"));
+    until("touchline_throttled_total > 0", || server.metric("touchline_throttled_total") > 0);
     let mut impatient = start(|settings| {
         slow(settings, Duration::from_secs(10));
         settings.client.rate_limit.client_command.presence_stats.buckets = rate(1);
@@ -357,7 +361,7 @@ fn a_client_that_leaves_while_its_commands_wait_is_gone_at_once() {
         });
         until("commands wait", || over(&server, "client_command", "presence_stats", "slowed") > 0);
         if says_goodbye {
-            socket.say_goodbye();
+            socket.send_close();
         } else {
             drop(socket);
         }
@@ -386,6 +390,7 @@ fn the_server_ends_a_connection_whose_commands_wait_at_once() {
 fn a_command_waits_no_longer_than_it_may_behind_others_too() {
     let server = start(|settings| {
         slow(settings, Duration::from_secs(3));
+        // Short: the test waits for the next token.
         settings.client.rate_limit.client_command.presence_stats.buckets = every(Duration::from_secs(2), 1);
     });
     let (mut socket, _) = connected(&server, "ann");
@@ -408,6 +413,7 @@ fn a_connect_is_let_in_where_a_command_would_wait() {
         slow(settings, Duration::from_secs(3_600));
         let limits = &mut settings.client.rate_limit.address_command.commands;
         limits.enabled = true;
+        // Short: the client is slowed and never refused.
         limits.total = BucketBlock { enabled: true, buckets: every(Duration::from_secs(1), 1) };
     });
     let (mut socket, _) = connected(&server, "busy");
@@ -435,7 +441,7 @@ fn lines_and_emulated_commands_are_slowed_too() {
     let mut socket = server.line_socket();
     socket.write_all(format!("{{\"id\":1,\"connect\":{{}}}}\n{}", commands(2)).as_bytes()).expect("it listens");
     socket.shutdown(std::net::Shutdown::Write).expect("it is open");
-    let text = crate::support::to_the_end(&mut socket);
+    let text = touchline_testkit::http::to_the_end(&mut socket);
     assert_eq!(answers(&text), 20, "{text}");
     let mut stream = server.socket();
     let body = r#"{"id":1,"connect":{}}"#;
@@ -468,8 +474,8 @@ fn rates_on_trial_refuse_nothing_and_are_counted() {
     });
     let (mut socket, _) = connected(&server, "ann");
     assert_eq!(codes(&mut socket, &stats("seen:a"), 9), [0; 9]);
-    assert_eq!(over(&server, "client_command", "presence_stats", "allowed"), 8);
-    assert_eq!(over(&server, "user_command", "presence_stats", "allowed"), 0, "they would not come so far");
+    until_eq(8, || over(&server, "client_command", "presence_stats", "allowed"));
+    until_eq(0, || over(&server, "user_command", "presence_stats", "allowed"));
 }
 
 #[test]
@@ -496,7 +502,7 @@ fn ten_times_as_many_users_and_addresses_take_no_more_room() {
     for number in 0..10 * ENTRIES {
         assert_eq!(connect(number), 0);
     }
-    assert_eq!(counted(&server, "rate_limit_entries", "of=\"user\""), ENTRIES as u64);
-    assert_eq!(counted(&server, "rate_limit_entries", "of=\"address\""), ENTRIES as u64);
+    until_eq(ENTRIES as u64, || counted(&server, "rate_limit_entries", "of=\"user\""));
+    until_eq(ENTRIES as u64, || counted(&server, "rate_limit_entries", "of=\"address\""));
     assert_eq!((connect(10 * ENTRIES - 1), connect(0)), (429, 0), "the newest are remembered");
 }

@@ -46,13 +46,10 @@ mod lines;
 mod link;
 mod metrics;
 mod named_users;
-mod nats;
 mod operations;
 mod ordering;
 mod pages;
 mod ports;
-#[path = "../../../lab/src/postgres.rs"]
-mod postgres;
 mod refusals;
 mod registry;
 mod registry_refusals;

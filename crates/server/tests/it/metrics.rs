@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use touchline_config::Settings;
 use touchline_engine::{ChannelOptions, Namespace};
+use touchline_testkit::{until, until_eq};
 
-use crate::support::{TestServer, until};
+use crate::support::TestServer;
 
 fn namespaces(settings: &mut Settings) {
     let open = ChannelOptions {
@@ -69,7 +70,7 @@ fn subscribes_recoveries_and_unsubscribes_are_counted_by_what_became_of_them() {
         ("touchline_publication_bytes_total{namespace=\"kept\"}", 4.0),
         ("touchline_publications_total{namespace=\"registry\"}", 0.0),
     ] {
-        assert_eq!(counted(metric), count, "{metric}");
+        until_eq(count, || counted(metric));
     }
 }
 
@@ -81,8 +82,8 @@ fn what_is_known_already_is_no_new_publication() {
         server.api("publish", json!({"channel": "plain", "data": 1, "idempotency_key": "k"}));
         server.api("publish", json!({"channel": "kept:b", "data": 1, "version": 7}));
     }
-    assert_eq!(value(&server, "touchline_publications_total{namespace=\"kept\"}"), 2.0);
-    assert_eq!(value(&server, "touchline_publications_total{namespace=\"without\"}"), 1.0);
+    until_eq(2.0, || value(&server, "touchline_publications_total{namespace=\"kept\"}"));
+    until_eq(1.0, || value(&server, "touchline_publications_total{namespace=\"without\"}"));
 }
 
 #[test]
@@ -102,8 +103,9 @@ fn callers_and_malformed_requests_are_counted_by_operation() {
         ("touchline_api_seconds_count{method=\"publish\"}", 1.0),
         ("touchline_api_seconds_count{method=\"none\"}", 1.0),
     ] {
-        assert_eq!(value(&server, metric), count, "{metric}");
+        until_eq(count, || value(&server, metric));
     }
+    // read once: all requests are counted.
     let (_, text) = server.http("GET", "/metrics", "", "");
     assert!(!text.contains("no_such_path"), "a path is not a label");
 }
@@ -111,10 +113,11 @@ fn callers_and_malformed_requests_are_counted_by_operation() {
 #[test]
 fn the_process_and_what_runs_are_told() {
     let server = TestServer::start();
+    // read once: the version does not change.
     let (_, text) = server.http("GET", "/metrics", "", "");
     assert!(text.contains("touchline_build_info{version=\""), "{text}");
-    assert!(value(&server, "process_resident_memory_bytes") > 1e6);
-    assert!(value(&server, "process_open_fds") < value(&server, "process_max_fds"));
-    assert!(value(&server, "touchline_buffer_max_bytes") > 1e6);
-    assert_eq!((value(&server, "touchline_ready"), value(&server, "touchline_draining")), (1.0, 0.0));
+    until("the metrics show it", || value(&server, "process_resident_memory_bytes") > 1e6);
+    until("the metrics show it", || value(&server, "process_open_fds") < value(&server, "process_max_fds"));
+    until("the metrics show it", || value(&server, "touchline_buffer_max_bytes") > 1e6);
+    until_eq((1.0, 0.0), || (value(&server, "touchline_ready"), value(&server, "touchline_draining")));
 }

@@ -8,8 +8,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use touchline_config::ClientUser;
 use touchline_server::Settings;
+use touchline_testkit::http::up_to;
+use touchline_testkit::websocket::{frame, handshake};
 
-use crate::support::{TestServer, frame, handshake, up_to};
+use crate::support::TestServer;
 use crate::unauthenticated::certificate;
 
 const LOCAL: &str = "127.0.0.1";

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 use serde_json::{Value, json};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{frame, handshake};
 
-use crate::support::{KEY, TestServer, frame, handshake};
+use crate::support::{KEY, TestServer};
 
 const CLIENTS: usize = 2_000;
 const DRIVERS: usize = 4;
@@ -270,6 +272,7 @@ fn publish(address: SocketAddr, number: usize, pause: Duration, tops: &[AtomicU6
         let reply: Value =
             serde_json::from_str(text.split_once("\r\n\r\n").expect("replies are whole").1).expect("replies are JSON");
         tops[channel].fetch_max(reply["result"]["offset"].as_u64().expect("a publish is acknowledged"), Relaxed);
+        // waits: the publishers publish at a rate that all clients can read.
         std::thread::sleep(pause);
     }
 }
@@ -308,10 +311,7 @@ fn follow_all(channels: usize, pause: Duration) {
             scope.spawn(move || drive(address, driver, totals, is_published, tops));
         }
         let began = Instant::now();
-        // On a slow machine it takes longer until enough has happened.
-        while began.elapsed() < PUBLISHING || !totals.are_enough() && began.elapsed() < PUBLISHING * 10 {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        until("enough has happened", || began.elapsed() > PUBLISHING && totals.are_enough());
         is_over.store(true, Relaxed);
         for publisher in publishers {
             publisher.join().expect("publishers don't panic");

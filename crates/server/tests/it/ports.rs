@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use touchline_server::{Server, Settings};
+use touchline_testkit::PATIENCE;
+use touchline_testkit::http::head_of;
+use touchline_testkit::websocket::handshake;
 
-use crate::support::{KEY, PATIENCE, TestServer, handshake, head_of, settings};
+use crate::support::{KEY, TestServer, settings};
 
 /// The status of a request to an address, and the answer's body.
 fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
@@ -56,6 +59,7 @@ fn an_internal_port_has_what_is_not_for_clients_and_nothing_else() {
             ("GET", "/health", "", false, true),
             ("GET", "/livez", "", false, true),
             ("GET", "/readyz", "", false, true),
+            // read once: the test reads the page, not its values.
             ("GET", "/metrics", "", false, true),
         ] {
             for (address, is_served) in [(outer, on_outer), (inner, on_inner)] {
@@ -77,6 +81,7 @@ fn an_internal_port_has_what_is_not_for_clients_and_nothing_else() {
 #[test]
 fn one_port_serves_all_of_it() {
     let server = TestServer::with(with_all);
+    // read once: the test reads the page, not its values.
     for path in ["/health", "/livez", "/readyz", "/metrics"] {
         assert_eq!(server.http("GET", path, "", "").0, 200, "{path}");
         assert_eq!(server.http("POST", path, "", "").0, 405, "{path}");
@@ -169,6 +174,7 @@ fn whoever_comes_while_the_node_drains_is_told_so() {
         (inner, "/readyz", 503),
         (inner, "/health", 503),
         (inner, "/livez", 200),
+        // read once: the test reads the page, not its values.
         (inner, "/metrics", 200),
         (inner, "/api/info", 503),
         (outer, "/connection/http_stream", 503),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use touchline_server::Settings;
+use touchline_testkit::websocket::Heard;
 
-use crate::support::{Heard, KEY, TestServer};
+use crate::support::{KEY, TestServer};
 
 /// How often each case is tried: a fault that depends on the order of two packets does not appear each time.
 const TRIES: usize = 30;
@@ -44,6 +45,12 @@ fn status(socket: &mut TcpStream) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, head))
 }
 
+/// The time between the head of a request and its body.
+fn pause(gap: Duration) {
+    // waits: the body comes in another packet than the head.
+    std::thread::sleep(gap);
+}
+
 #[test]
 fn a_refusal_is_heard_though_the_body_comes_later() {
     let server = TestServer::with(served);
@@ -57,8 +64,8 @@ fn a_refusal_is_heard_though_the_body_comes_later() {
                     socket
                         .write_all(format!("{head}Content-Length: {size}\r\n\r\n").as_bytes())
                         .expect("the head is read");
-                    std::thread::sleep(gap);
                     // Most clients do it in this order: first the body, then the answer.
+                    pause(gap);
                     socket
                         .write_all(&body)
                         .unwrap_or_else(|error| panic!("{head} {size} bytes, {gap:?}, try {turn}: {error}"));
@@ -77,7 +84,7 @@ fn a_client_whose_small_body_was_passed_over_goes_on() {
         let mut socket = server.socket();
         for _ in 0..3 {
             socket.write_all(format!("{head}Content-Length: 10000\r\n\r\n").as_bytes()).expect("the head is read");
-            std::thread::sleep(Duration::from_millis(1));
+            pause(Duration::from_millis(1));
             socket.write_all(&[b'x'; 10_000]).expect("the body is read");
             assert_eq!(status(&mut socket).map(|(status, _)| status), Some(expected), "{head}");
         }

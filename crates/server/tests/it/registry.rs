@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use touchline_server::{ScopeOptions, Settings};
+use touchline_testkit::websocket::{Heard, WebSocket};
+use touchline_testkit::{until, until_eq};
 
-use crate::support::{Heard, TestServer, WebSocket, token, until};
+use crate::support::{TestServer, token};
 
 pub(crate) fn devices(settings: &mut Settings) {
     settings.registry.scopes.push(ScopeOptions {
@@ -61,7 +63,7 @@ fn a_flood_of_questions_stops_nobody_else() {
     for id in 10..30 {
         let stats = other.ask(json!({"id": id, "presence_stats": {"channel": "room:quiet"}}));
         assert_eq!(stats["presence_stats"], json!({"num_clients": 1, "num_users": 1}));
-        assert_eq!(server.http("GET", "/metrics", "", "").0, 200);
+        until_eq(200, || server.http("GET", "/metrics", "", "").0);
         assert_eq!(server.http("GET", "/health", "", "").0, 200);
     }
     let stats = server.api("presence_stats", json!({"channel": "room:big"}));
@@ -310,6 +312,7 @@ fn null_is_a_message_and_an_answer() {
 fn a_backends_call_is_answered_before_its_request_is_cut() {
     let server = TestServer::with(|settings| {
         devices(settings);
+        // Short: the test waits for the timeout.
         settings.http_server.request_timeout = std::time::Duration::from_millis(1_500);
     });
     let mut mute = server.connected();

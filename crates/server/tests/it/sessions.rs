@@ -5,8 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use touchline_server::http::{Request, Response};
 use touchline_server::{Bytes, Server};
+use touchline_testkit::until;
+use touchline_testkit::websocket::{Heard, WebSocket};
 
-use crate::support::{Heard, TestServer, settings, token};
+use crate::support::{TestServer, settings, token};
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
@@ -139,7 +141,9 @@ fn anonymous_clients_are_refused_unless_allowed() {
 #[test]
 fn a_client_that_does_not_answer_pings_is_ended() {
     let server = TestServer::with(|settings| {
+        // Short: it only makes the test faster.
         settings.client.ping_interval = Duration::from_millis(1_000);
+        // Shorter than the interval of pings.
         settings.client.pong_timeout = Duration::from_millis(900);
     });
     let mut deaf = server.connected();
@@ -159,27 +163,26 @@ fn a_pong_that_the_node_was_too_busy_to_read_is_not_late() {
     const CLIENTS: usize = 600;
     let mut settings = settings();
     settings.node.shards = 1;
-    settings.client.ping_interval = Duration::from_millis(1_000);
-    settings.client.pong_timeout = Duration::from_millis(300);
-    // Blocks the thread of a shard.
+    settings.client.ping_interval = Duration::from_secs(3); // longer than the timeout of pongs
+    settings.client.pong_timeout = Duration::from_secs(2); // shorter than the thread of the shard is blocked
     let busy = |_: Request<Bytes>| {
-        std::thread::sleep(Duration::from_millis(1_200));
+        // waits: it blocks the thread of a shard.
+        std::thread::sleep(Duration::from_millis(2_500));
         std::future::ready(Response::new(Bytes::new()))
     };
     let server = Server::builder(settings).route("/busy", busy).build().expect("the path is good");
     let server = TestServer::of(server.start().expect("it starts"));
+    let mut clients: Vec<(WebSocket, usize)> = (0..CLIENTS).map(|_| (server.connected(), 0)).collect();
     std::thread::scope(|scope| {
-        for mut client in (0..CLIENTS).map(|_| server.connected()).collect::<Vec<_>>() {
-            scope.spawn(move || {
-                for _ in 0..4 {
-                    assert_eq!(client.hear(), Heard::Text("{}".into()), "nobody is ended");
-                    client.send("{}");
-                }
-            });
-        }
-        for _ in 0..4 {
-            assert_eq!(server.http("GET", "/busy", "", "").0, 200);
-        }
+        scope.spawn(|| (0..4).for_each(|_| assert_eq!(server.http("GET", "/busy", "", "").0, 200)));
+        until("each client has answered four pings", || {
+            for (client, pings) in clients.iter_mut().filter(|(client, _)| client.is_readable()) {
+                assert_eq!(client.hear(), Heard::Text("{}".into()), "no client is ended");
+                client.send("{}");
+                *pings += 1;
+            }
+            clients.iter().all(|(_, pings)| *pings >= 4)
+        });
     });
 }
 
@@ -193,7 +196,9 @@ fn a_client_that_never_connects_is_stale() {
 #[test]
 fn connections_and_subscriptions_end_when_their_time_is_over() {
     let server = TestServer::with(|settings| {
+        // Short: the test waits for the end.
         settings.client.expired_close_delay = Duration::from_millis(100);
+        // Short: the test waits for the end.
         settings.client.expired_sub_close_delay = Duration::from_millis(100);
     });
     let mut client = server.websocket();
@@ -268,8 +273,8 @@ fn joins_come_behind_the_reply_and_leaves_when_a_socket_breaks() {
 
 #[test]
 fn control_frames_are_answered_between_fragments() {
-    use crate::support::frame;
     use std::io::Write;
+    use touchline_testkit::websocket::frame;
     let server = TestServer::start();
     let mut client = server.connected();
     let text = json!({"id": 7, "unsubscribe": {"channel": "x"}}).to_string();

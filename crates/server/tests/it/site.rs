@@ -6,8 +6,9 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 use touchline_server::http::{Request, Response};
 use touchline_server::{Bytes, Server, Settings, Site, SiteFile, StartError};
+use touchline_testkit::http::{head_of, to_the_end};
 
-use crate::support::{TestServer, head_of, settings, to_the_end};
+use crate::support::{TestServer, settings};
 
 const SCRIPT: &[u8] = include_bytes!("site.rs");
 const PAGE: &[u8] = b"<!doctype html><script type=module src=\"/app/main.js\"></script>";
@@ -148,6 +149,7 @@ async fn hang(_: Request<Bytes>) -> Response<Bytes> {
 fn a_handler_that_fails_or_hangs_costs_its_own_connection() {
     let mut settings = settings();
     settings.node.shards = 1;
+    // Short: the test waits for the timeout.
     settings.http_server.request_timeout = Duration::from_millis(500);
     let builder = Server::builder(settings).route("/fail", fail).route("/hang", hang).route("/echo", echo);
     let server = TestServer::of(builder.build().expect("the paths are good").start().expect("it starts"));
@@ -172,6 +174,7 @@ fn a_handler_that_fails_or_hangs_costs_its_own_connection() {
 fn a_path_that_is_taken_stops_the_start() {
     let refused = |server: Result<Server, StartError>| server.err().map(|error| error.to_string());
     let with = |path: &str| refused(Server::builder(settings()).route(path, echo).build());
+    // read once: the test reads the page, not its values.
     for path in ["/api", "/api/publish", "/connection/websocket", "/livez", "/metrics"] {
         assert_eq!(with(path), Some(format!("the path {path:?} is one that the server answers itself")));
     }

@@ -2,20 +2,21 @@
 
 use serde_json::{Value, json};
 use touchline_server::{ConsumerType, NamedConsumer, Settings};
+use touchline_testkit::nats::{JETSTREAM, NatsServer};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::{until, until_eq};
 
 use super::bans::Scratch;
 use super::consumers::{add_durable_channels, kept};
 use super::jetstream::JetStreamClient;
-use super::nats::Nats;
-use super::postgres::Postgres;
-use super::support::{TestServer, until};
+use super::support::TestServer;
 
 /// A node that reads the stream `NEWS`.
-fn node(nats: &Nats, change: impl FnOnce(&mut Settings)) -> TestServer {
+fn node(nats: &NatsServer, change: impl FnOnce(&mut Settings)) -> TestServer {
     let mut consumer = NamedConsumer { name: "news".to_owned(), ..NamedConsumer::default() };
     (consumer.options.enabled, consumer.options.source) = (true, ConsumerType::NatsJetStream);
     let stream = &mut consumer.options.sources.nats_jetstream;
-    stream.url = format!("nats://127.0.0.1:{}", nats.port);
+    stream.url = nats.url();
     (stream.stream_name, stream.durable_consumer_name) = ("NEWS".to_owned(), "touchline".to_owned());
     stream.deliver_policy = "all".to_owned();
     TestServer::with(|settings| {
@@ -30,8 +31,8 @@ fn count(server: &TestServer, outcome: &str) -> u64 {
 
 #[test]
 fn a_message_that_fails_holds_up_its_channel_alone_and_is_told() {
-    let (nats, scratch) = (Nats::start("stream-past", true), Scratch::new("stream-past"));
-    let primary = Postgres::start(&scratch.0);
+    let (nats, scratch) = (NatsServer::start(JETSTREAM), Scratch::new("stream-past"));
+    let primary = PostgresServer::start(&scratch.0);
     let mut stream = JetStreamClient::connect(&nats);
     stream.make_stream();
     let server = node(&nats, |settings| add_durable_channels(settings, &primary.url()));
@@ -51,7 +52,7 @@ fn a_message_that_fails_holds_up_its_channel_alone_and_is_told() {
         stream.command("publish", json!({"channel": "history:c", "data": flowing}));
         server.metric(stuck) == 1 && kept(&server, "history:c").len() > 20
     });
-    assert!(server.metric("touchline_consumer_retrying{consumer=\"news\"}") >= 1);
+    until("touchline_consumer_retrying >= 1", || server.metric("touchline_consumer_retrying{consumer=\"news\"}") >= 1);
     let (_, readiness) = server.http("GET", "/readyz", "", "");
     assert!(readiness.contains("durable") || readiness.contains("news"), "{readiness}");
     assert_eq!(kept(&server, "history:b"), Vec::<Value>::new(), "a broadcast waits in all of its channels");
@@ -64,7 +65,7 @@ fn a_message_that_fails_holds_up_its_channel_alone_and_is_told() {
 
 #[test]
 fn a_command_that_is_delivered_again_behind_later_ones_does_not_undo_them() {
-    let nats = Nats::start("stream-again", true);
+    let nats = NatsServer::start(JETSTREAM);
     let mut stream = JetStreamClient::connect(&nats);
     stream.make_stream();
     let config = json!({"durable_name": "touchline", "ack_policy": "explicit", "deliver_policy": "all"});
@@ -84,12 +85,12 @@ fn a_command_that_is_delivered_again_behind_later_ones_does_not_undo_them() {
     until("both have come again", || count(&server, "processed") + count(&server, "passed_over") == 3);
     assert_eq!(kept(&server, "history:a"), [1], "what came behind it stays");
     assert_eq!(kept(&server, "history:b"), Vec::<Value>::new(), "nothing of the stream came behind the other");
-    assert_eq!(count(&server, "passed_over"), 1);
+    until_eq(1, || count(&server, "passed_over"));
 }
 
 #[test]
 fn messages_that_can_never_be_carried_out_delay_nobody() {
-    let nats = Nats::start("stream-malformed", true);
+    let nats = NatsServer::start(JETSTREAM);
     let mut stream = JetStreamClient::connect(&nats);
     stream.make_stream();
     for message in ["", "junk", "[]", "{}", r#"{"method":"publish"}"#, r#"{"method":"publish","payload":7}"#] {
@@ -102,6 +103,6 @@ fn messages_that_can_never_be_carried_out_delay_nobody() {
     let server = node(&nats, |_| {});
     until("the good one is published", || kept(&server, "history:a") == [1]);
     until("all are counted", || count(&server, "failed") + count(&server, "passed_over") >= 9);
-    assert_eq!((count(&server, "failed"), count(&server, "passed_over"), count(&server, "retried")), (8, 1, 0));
+    until_eq((8, 1, 0), || (count(&server, "failed"), count(&server, "passed_over"), count(&server, "retried")));
     until("nothing waits", || server.metric("touchline_consumer_waiting{consumer=\"news\"}") == 0);
 }

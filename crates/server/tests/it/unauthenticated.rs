@@ -8,8 +8,11 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
+use touchline_testkit::http::head_of;
+use touchline_testkit::websocket::handshake;
+use touchline_testkit::{PATIENCE, until};
 
-use crate::support::{KEY, PATIENCE, TestServer, handshake, head_of, until};
+use crate::support::{KEY, TestServer};
 
 const LIMIT: usize = 8;
 
@@ -91,7 +94,6 @@ fn requests_that_are_read_make_room_too_and_backends_stay() {
         let mut socket = server.socket();
         socket.write_all(b"GET / HTTP/1.1\r\nHo").expect("the server listens");
         slow.push(socket);
-        std::thread::sleep(Duration::from_millis(5));
     }
     until("the oldest are closed", || is_closed(&mut slow[0]));
     until("as many as may stay are there", || open(&mut slow).iter().filter(|open| **open).count() <= LIMIT);
@@ -171,7 +173,6 @@ fn tls_handshakes_that_never_end_make_room_too() {
     let mut silent: Vec<TcpStream> = Vec::new();
     for _ in 0..2 * LIMIT {
         silent.push(server.socket());
-        std::thread::sleep(Duration::from_millis(5));
     }
     until("the oldest are closed", || is_closed(&mut silent[0]));
     let mut stream = certificate.agree(server.socket());

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use touchline_protocol::stream::StreamPosition;
 use touchline_store::{Append, ChannelDescription, InboxMessage, PrimaryOptions, StoreRefusal};
+use touchline_testkit::PATIENCE;
 
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells, with};
+use crate::stage::{HOUR_MS, Stage, behind, now_ms, offsets, on_both, publication, retention, tells, with};
 
 /// A number that SQLite cannot store, and a text that PostgreSQL cannot store.
 const BAD_TIME: u64 = u64::MAX;
@@ -16,6 +17,7 @@ const BAD_TEXT: &str = "a\0b";
 
 /// Settings with which everything that arrives within this time becomes one batch.
 fn in_one_batch(settings: &PrimaryOptions) -> PrimaryOptions {
+    // Short: it only makes the test faster.
     with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000))
 }
 
@@ -30,7 +32,7 @@ fn inbox_message(name: &str, expires_ms: u64) -> InboxMessage {
 }
 
 fn results<T>(receiver: &Receiver<Result<T, StoreRefusal>>, count: usize) -> Vec<Result<T, StoreRefusal>> {
-    (0..count).map(|_| receiver.recv_timeout(TIMEOUT).expect("every request gets a result")).collect()
+    (0..count).map(|_| receiver.recv_timeout(PATIENCE).expect("every request gets a result")).collect()
 }
 
 fn assert_no_failures(stage: &Stage) {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 
 use touchline_store::{ChannelDescription, OnDone, Search, SearchResult, StoreRefusal};
+use touchline_testkit::PATIENCE;
 
-use crate::stage::{Stage, TIMEOUT, on_both, tells};
+use crate::stage::{Stage, on_both, tells};
 
 /// A channel with title, description, type and tags. The stems of all words are listed separately.
 type Known = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
@@ -127,7 +128,7 @@ fn description(known: &Known) -> ChannelDescription {
 fn done(write: impl FnOnce(OnDone)) {
     let (sender, reply) = channel();
     write(tells(&sender));
-    assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
+    assert_eq!(reply.recv_timeout(PATIENCE), Ok(Ok(())));
 }
 
 fn find(stage: &Stage, find: Search) -> Result<Vec<SearchResult>, StoreRefusal> {
@@ -138,7 +139,7 @@ fn find(stage: &Stage, find: Search) -> Result<Vec<SearchResult>, StoreRefusal> 
             let _ = sender.send(results);
         }),
     );
-    reply.recv_timeout(TIMEOUT).expect("the search gets a reply")
+    reply.recv_timeout(PATIENCE).expect("the search gets a reply")
 }
 
 fn search(stage: &Stage, words: &str, kind: &str, tag: &str, (limit, offset): (usize, usize)) -> Vec<String> {

@@ -4,8 +4,9 @@ use std::sync::mpsc::channel;
 
 use touchline_protocol::fact::{Fact, FactChange, FactKey, FactsEvent};
 use touchline_store::{DatabaseUrl, FactListing, PrimaryOptions, Store, StoreEvent, StoreRefusal};
+use touchline_testkit::{PATIENCE, until};
 
-use crate::stage::{Stage, TIMEOUT, execute, now_ms, on_both, on_postgres, settings, tells};
+use crate::stage::{Stage, execute, now_ms, on_both, on_postgres, settings, tells};
 
 fn node(name: &str, settings: &PrimaryOptions) -> Stage {
     Stage::open(&PrimaryOptions { notifier: name.to_owned(), has_facts: true, ..settings.clone() })
@@ -26,7 +27,7 @@ fn put(name: &str) -> FactChange {
 fn try_change(stage: &Stage, change: FactChange) -> Result<(), StoreRefusal> {
     let (sender, reply) = channel();
     stage.store.change_fact(change, tells(&sender));
-    reply.recv_timeout(TIMEOUT).expect("the request gets a reply")
+    reply.recv_timeout(PATIENCE).expect("the request gets a reply")
 }
 
 fn change(stage: &Stage, change: FactChange) {
@@ -37,7 +38,7 @@ fn change(stage: &Stage, change: FactChange) {
 fn next(stage: &Stage) -> FactsEvent {
     let events = stage.events.lock().expect("no test thread panics while it holds the lock");
     loop {
-        match events.recv_timeout(TIMEOUT).expect("an event comes") {
+        match events.recv_timeout(PATIENCE).expect("an event comes") {
             StoreEvent::Facts(FactsEvent::Written { .. }) => {}
             StoreEvent::Facts(event) => return event,
             _ => {}
@@ -92,8 +93,8 @@ fn facts_survive_a_restart_and_each_change_is_reported_before_it_is_acknowledged
             StoreEvent::Facts(FactsEvent::Written { change, .. }) => &*change.key().name == "told",
             _ => false,
         };
-        while !is_told(&events.recv_timeout(TIMEOUT).expect("it is reported")) {}
-        assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
+        while !is_told(&events.recv_timeout(PATIENCE).expect("it is reported")) {}
+        assert_eq!(reply.recv_timeout(PATIENCE), Ok(Ok(())));
         drop(events);
         stage.store.close();
         let stage = node("one", settings);
@@ -120,14 +121,10 @@ fn facts_that_have_expired_are_deleted() {
         let is_gone = || {
             let stage = node("one", settings);
             let names = loaded(&stage);
-            std::thread::sleep(std::time::Duration::from_millis(100));
             stage.store.close();
             names == ["ageless", "young"]
         };
-        let began = std::time::Instant::now();
-        while !is_gone() {
-            assert!(began.elapsed() < TIMEOUT, "it stays");
-        }
+        until("the expired row is deleted", is_gone);
     });
 }
 
@@ -179,7 +176,7 @@ fn a_node_that_was_away_loads_everything() {
             }
         }
         // These removals have left no rows, so a node that has not seen them cannot follow.
-        one.wait_until("it writes again", |one| try_change(one, FactChange::Remove(key("ann"))).is_ok());
+        until("it writes again", || try_change(&one, FactChange::Remove(key("ann"))).is_ok());
         while !matches!(next(&one), FactsEvent::Changed { .. }) {}
         postgres.sql("UPDATE touchline.fact_head SET revision = revision + 10, forgotten = revision + 5");
         assert_eq!(loaded(&one), [""; 0]);
@@ -203,7 +200,7 @@ fn facts_of_a_later_format_are_not_misread() {
             Err(error) => assert!(error.to_string().contains("format 2"), "{error}"),
             // PostgreSQL is asked only after the store is open.
             Ok(store) => {
-                let first = std::iter::from_fn(|| events.recv_timeout(TIMEOUT).ok())
+                let first = std::iter::from_fn(|| events.recv_timeout(PATIENCE).ok())
                     .find(|event| matches!(event, StoreEvent::Facts(_)));
                 assert!(matches!(first, Some(StoreEvent::Facts(FactsEvent::CutOff))), "{first:?}");
                 store.close();
@@ -242,7 +239,7 @@ fn facts_are_listed_page_by_page() {
             let (sender, reply) = channel();
             let listing = FactListing { kind: kind.map(Into::into), after, limit, now_s };
             stage.store.facts(listing, Box::new(move |result| assert!(sender.send(result).is_ok())));
-            let facts = reply.recv_timeout(TIMEOUT).expect("a reply").expect("they can be read");
+            let facts = reply.recv_timeout(PATIENCE).expect("a reply").expect("they can be read");
             facts.iter().map(|fact| fact.key.name.to_string()).collect::<Vec<_>>()
         };
         let first = || FactKey { kind: "".into(), name: "".into() };

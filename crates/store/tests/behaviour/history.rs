@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use touchline_protocol::stream::{Offset, StreamPosition};
 use touchline_store::{Append, DatabaseUrl, StoreEvent, StoreRefusal};
+use touchline_testkit::{PATIENCE, until};
 
 use crate::stage::{
-    HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, payload, publication, retention, tells, with,
+    HOUR_MS, Stage, behind, execute, now_ms, offsets, on_both, payload, publication, retention, tells, with,
 };
 
 #[test]
@@ -41,7 +42,7 @@ fn many_publications_at_once_are_reported_in_order() {
         let events = stage.events.lock().expect("no test thread panics while it holds the lock");
         let mut tops = [0, 0];
         while tops != [250, 250] {
-            match events.recv_timeout(TIMEOUT).expect("an event comes") {
+            match events.recv_timeout(PATIENCE).expect("an event comes") {
                 StoreEvent::Appended { channel, position, .. } => {
                     let top = &mut tops[usize::from(&*channel == "odd")];
                     assert_eq!(position.offset, Offset(*top + 1), "{channel}");
@@ -51,7 +52,7 @@ fn many_publications_at_once_are_reported_in_order() {
                 other => panic!("{other:?}"),
             }
         }
-        let last = events.recv_timeout(TIMEOUT).expect("an event comes");
+        let last = events.recv_timeout(PATIENCE).expect("an event comes");
         assert!(matches!(last, StoreEvent::BatchReported), "`Settled` follows all results of the commit: {last:?}");
         stage.store.close();
     });
@@ -107,10 +108,10 @@ fn what_is_old_goes_by_itself_and_the_position_goes_last() {
         let old = |n| Append { retention: retention(100, 1_500), ..publication("a", n) };
         let epoch = stage.append(old(1)).expect("it is stored").epoch;
         (2..=700).for_each(|n| stage.store.append(old(n)));
-        stage.wait_until("what is old goes", |stage| stage.kept("a").is_empty());
+        until("what is old goes", || stage.kept("a").is_empty());
         let empty = stage.load("a", 0, 1_000);
         assert_eq!((empty.epoch, empty.top.0, empty.floor.0), (epoch, 700, 700), "the position stays for a while");
-        stage.wait_until("the position goes", |stage| stage.load("a", 0, 1_000).epoch != epoch);
+        until("the position goes", || stage.load("a", 0, 1_000).epoch != epoch);
         assert_eq!(stage.offset(old(1)), 1, "another life of the channel");
         stage.store.close();
     });
@@ -124,7 +125,7 @@ fn what_is_old_behind_what_stays_stays_too() {
         for (n, age_ms) in [(1, 2 * HOUR_MS), (2, 0), (3, 2 * HOUR_MS), (4, 0)] {
             assert_eq!(stage.offset(Append { time_ms: now_ms() - age_ms, ..publication("a", n) }), n);
         }
-        stage.wait_until("what is old goes", |stage| stage.load("a", 0, 100).floor > Offset(0));
+        until("what is old goes", || stage.load("a", 0, 100).floor > Offset(0));
         let history = stage.load("a", 0, 100);
         assert_eq!((history.floor.0, offsets(&stage.kept("a"))), (1, vec![2, 3, 4]), "a history has no holes");
         stage.store.close();
@@ -156,7 +157,7 @@ fn a_key_outlives_its_publication_and_keeps_its_channel() {
         };
         let keyed = stage.append(brief("keyed", "k")).expect("it is stored");
         let epoch = stage.append(brief("other", "")).expect("it is stored").epoch;
-        stage.wait_until("a channel without keys goes", |stage| stage.load("other", 0, 10).epoch != epoch);
+        until("a channel without keys goes", || stage.load("other", 0, 10).epoch != epoch);
         assert!(stage.kept("keyed").is_empty());
         assert_eq!(stage.append(brief("keyed", "k")), Ok(keyed), "the first result, and nothing is published");
         stage.store.close();
@@ -173,7 +174,7 @@ fn a_channel_that_is_loaded_while_it_begins_is_reported_as_it_is() {
         let events = stage.events.lock().expect("no test thread panics while it holds the lock");
         let mut loaded = 0;
         while loaded < names.len() {
-            let StoreEvent::Loaded { channel, history, .. } = events.recv_timeout(TIMEOUT).expect("an event comes")
+            let StoreEvent::Loaded { channel, history, .. } = events.recv_timeout(PATIENCE).expect("an event comes")
             else {
                 continue;
             };
@@ -205,6 +206,7 @@ fn what_is_removed_is_gone_and_the_position_stays() {
 fn a_channel_is_removed_among_publications_of_the_same_commit() {
     on_both("remove-among", |settings| {
         let together =
+            // Short: it only makes the test faster.
             with(settings, |store| (store.commit_delay, store.commit_size) = (Duration::from_millis(200), 1_000));
         let stage = Stage::open(&together);
         assert_eq!(stage.offset(publication("a", 1)), 1);
@@ -218,11 +220,11 @@ fn a_channel_is_removed_among_publications_of_the_same_commit() {
         }
         let offsets_of: Vec<_> = (0..4)
             .map(|_| {
-                appended.recv_timeout(TIMEOUT).expect("every append gets a result").map(|appended| appended.offset.0)
+                appended.recv_timeout(PATIENCE).expect("every append gets a result").map(|appended| appended.offset.0)
             })
             .collect();
         assert_eq!(offsets_of, [Ok(2), Ok(3), Ok(4), Ok(5)]);
-        assert_eq!(removed.recv_timeout(TIMEOUT), Ok(Ok(())));
+        assert_eq!(removed.recv_timeout(PATIENCE), Ok(Ok(())));
         assert_eq!(stage.offset(publication("a", 6)), 6, "the channel goes on");
         let history = stage.load("a", 0, 100);
         assert_eq!(
@@ -305,7 +307,7 @@ fn more_than_may_wait_is_refused_at_once() {
             stage.store.append(Append { done: tells(&sender), ..publication("a", n) });
         }
         let results: Vec<_> =
-            (0..300).map(|_| results_of_appends.recv_timeout(TIMEOUT).expect("every request gets a result")).collect();
+            (0..300).map(|_| results_of_appends.recv_timeout(PATIENCE).expect("every request gets a result")).collect();
         let stored = results.iter().filter(|result| result.is_ok()).count();
         assert!(stored >= 10 && results.contains(&Err(StoreRefusal::QueueFull)), "{stored} were stored");
         assert_eq!(stage.load("a", 0, 1_000).top, Offset(stored as u64));

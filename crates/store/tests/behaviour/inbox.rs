@@ -5,8 +5,9 @@ use std::sync::mpsc::channel;
 
 use bytes::Bytes;
 use touchline_store::{InboxMessage, StoreEvent, StoreRefusal};
+use touchline_testkit::{PATIENCE, until};
 
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, now_ms, on_both, tells};
+use crate::stage::{HOUR_MS, Stage, now_ms, on_both, tells};
 
 fn message(name: &str, text: &str, ttl_ms: u64) -> InboxMessage {
     let message = Bytes::from(format!(r#"{{"data":"{text}"}}"#));
@@ -16,14 +17,14 @@ fn message(name: &str, text: &str, ttl_ms: u64) -> InboxMessage {
 fn queue(stage: &Stage, message: InboxMessage) -> Result<u64, StoreRefusal> {
     let (sender, reply) = channel();
     stage.store.queue_message(message, tells(&sender));
-    reply.recv_timeout(TIMEOUT).expect("the request gets a reply")
+    reply.recv_timeout(PATIENCE).expect("the request gets a reply")
 }
 
 fn of(stage: &Stage, wanted: &str, behind: u64, limit: usize) -> Vec<(u64, Bytes)> {
     stage.store.inbox_messages("".into(), wanted.into(), behind, limit);
     let events = stage.events.lock().expect("no test thread panics while it holds the lock");
     loop {
-        if let StoreEvent::InboxMessages { name, messages, .. } = events.recv_timeout(TIMEOUT).expect("an event comes")
+        if let StoreEvent::InboxMessages { name, messages, .. } = events.recv_timeout(PATIENCE).expect("an event comes")
             && &*name == wanted
         {
             return messages.expect("the inbox can be read");
@@ -66,7 +67,7 @@ fn messages_wait_in_order_until_they_are_discarded() {
         assert_eq!(ids(&of(&stage, "bike", sent[0], 1)), [sent[1]]);
         let (sender, reply) = channel();
         stage.store.discard_messages(vec![sent[0], sent[1]], tells(&sender));
-        assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
+        assert_eq!(reply.recv_timeout(PATIENCE), Ok(Ok(())));
         assert_eq!(ids(&of(&stage, "bike", 0, 100)), [sent[2]]);
         stage.store.close();
     });
@@ -78,15 +79,13 @@ fn a_message_expires() {
         let stage = Stage::open(settings);
         queue(&stage, message("bike", "late", 1)).expect("the inbox has room");
         let kept = queue(&stage, message("bike", "in time", HOUR_MS)).expect("the inbox has room");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        crate::stage::pass_a_millisecond();
         assert_eq!(
             ids(&of(&stage, "bike", 0, 100)),
             [kept],
             "an expired message is not returned, even before its row is deleted"
         );
-        stage.wait_until("it is deleted and counted", |stage| {
-            stage.store.metrics().inbox_messages_expired.load(Relaxed) == 1
-        });
+        until("it is deleted and counted", || stage.store.metrics().inbox_messages_expired.load(Relaxed) == 1);
         assert_eq!(stage.store.metrics().inbox_messages.load(Relaxed), 2);
         stage.store.close();
     });

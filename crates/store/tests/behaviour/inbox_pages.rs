@@ -7,8 +7,9 @@ use touchline_store::{
     DroppedMessages, InboxDrop, InboxListing, InboxMessage, InboxNames, InboxPage, InboxPlace, InboxSearch,
     StoreRefusal,
 };
+use touchline_testkit::PATIENCE;
 
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, execute, now_ms, on_both};
+use crate::stage::{HOUR_MS, Stage, execute, now_ms, on_both};
 
 fn place(scope: &str, name: &str) -> InboxPlace {
     InboxPlace { scope: scope.into(), name: name.into() }
@@ -25,7 +26,7 @@ fn queue(stage: &Stage, at: &InboxPlace, message: &str, ttl_ms: u64) -> u64 {
         limit: 1_000_000,
     };
     stage.store.queue_message(message, Box::new(move |result| assert!(sender.send(result).is_ok())));
-    reply.recv_timeout(TIMEOUT).expect("a reply").expect("there is room")
+    reply.recv_timeout(PATIENCE).expect("a reply").expect("there is room")
 }
 
 fn sent(time_ms: u64) -> String {
@@ -35,7 +36,7 @@ fn sent(time_ms: u64) -> String {
 fn names(stage: &Stage, search: &InboxSearch) -> InboxNames {
     let (sender, reply) = channel();
     stage.store.inbox_names(search.clone(), Box::new(move |result| assert!(sender.send(result).is_ok())));
-    reply.recv_timeout(TIMEOUT).expect("a reply").expect("it can be read")
+    reply.recv_timeout(PATIENCE).expect("a reply").expect("it can be read")
 }
 
 fn found(page: &InboxNames) -> Vec<&str> {
@@ -46,7 +47,7 @@ fn page(stage: &Stage, at: &InboxPlace, behind: u64, limit: usize) -> InboxPage 
     let (sender, reply) = channel();
     let listing = InboxListing { place: at.clone(), behind, limit };
     stage.store.inbox_page(listing, Box::new(move |result| assert!(sender.send(result).is_ok())));
-    reply.recv_timeout(TIMEOUT).expect("a reply").expect("it can be read")
+    reply.recv_timeout(PATIENCE).expect("a reply").expect("it can be read")
 }
 
 fn ids(page: &InboxPage) -> Vec<u64> {
@@ -56,7 +57,7 @@ fn ids(page: &InboxPage) -> Vec<u64> {
 fn dropped(stage: &Stage, dropped: InboxDrop) -> Result<DroppedMessages, StoreRefusal> {
     let (sender, reply) = channel();
     stage.store.drop_messages(dropped, Box::new(move |result| assert!(sender.send(result).is_ok())));
-    reply.recv_timeout(TIMEOUT).expect("a reply")
+    reply.recv_timeout(PATIENCE).expect("a reply")
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn names_with_messages_are_counted_page_by_page() {
         }
         queue(&stage, &place("devices", "bike-2"), &sent(1_700_000_000_001), HOUR_MS);
         queue(&stage, &place("others", "bike-9"), r#"{"data":"no time"}"#, HOUR_MS);
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        crate::stage::pass_a_millisecond();
         let all = names(&stage, &InboxSearch { limit: 10, ..InboxSearch::default() });
         assert_eq!((found(&all), &all.next), (vec!["bike-1", "bike-2", "bike-3", "car", "bike-9"], &None));
         let two = &all.names[1];
@@ -141,7 +142,7 @@ fn messages_are_listed_up_to_a_size() {
         let all: Vec<u64> = (0..4).map(|_| queue(&stage, &bike, &large, HOUR_MS)).collect();
         queue(&stage, &place("devices", "bike2"), &sent(1), HOUR_MS);
         queue(&stage, &bike, &sent(1), 1);
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        crate::stage::pass_a_millisecond();
         let first = page(&stage, &bike, 0, 100);
         assert_eq!((ids(&first), first.has_more), (all[..2].to_vec(), true), "a MiB is reached");
         assert!(first.messages[0].expires_ms > now_ms() && first.messages[0].message == large);

@@ -10,8 +10,6 @@ mod ledger;
 mod nodes;
 mod opening;
 mod outbox;
-#[path = "../../../lab/src/postgres.rs"]
-mod postgres;
 mod reactions;
 mod runs;
 mod seen;

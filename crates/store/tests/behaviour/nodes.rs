@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use touchline_protocol::stream::Offset;
 use touchline_store::{Append, PrimaryOptions, StoreEvent, StoreRefusal};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::{PATIENCE, until};
 
-use crate::postgres::Postgres;
-use crate::stage::{HOUR_MS, Stage, TIMEOUT, offsets, on_both, on_postgres, publication, retention, settings, with};
+use crate::stage::{HOUR_MS, Stage, offsets, on_both, on_postgres, publication, retention, settings, with};
 
 fn node(name: &str, url: &str) -> Stage {
     Stage::open(&PrimaryOptions { notifier: name.to_owned(), ..settings(url) })
@@ -15,7 +16,7 @@ fn node(name: &str, url: &str) -> Stage {
 /// Waits until a node reports that it may have missed something.
 fn missed(stage: &Stage) {
     let events = stage.events.lock().expect("no test thread panics while it holds the lock");
-    while !matches!(events.recv_timeout(TIMEOUT).expect("an event comes"), StoreEvent::Missed) {}
+    while !matches!(events.recv_timeout(PATIENCE).expect("an event comes"), StoreEvent::Missed) {}
 }
 
 #[test]
@@ -34,7 +35,7 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
             (2, 28),
             "publications that its subscribers have not received"
         );
-        one.wait_until("it is deleted when every node has had the time to read it", |one| {
+        until("it is deleted when every node has had the time to read it", || {
             one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 0) });
             two.load("a", 2, 10).floor > Offset(2)
         });
@@ -94,14 +95,14 @@ fn a_node_that_stops_gives_its_lease_up() {
 }
 
 fn is_begun_anew_after(name: &str, loss: &str) {
-    on_postgres(name, |url, postgres: &Postgres| {
+    on_postgres(name, |url, postgres: &PostgresServer| {
         let stage = node("one", url);
         let first = stage.append(publication("a", 1)).expect("it is stored");
         postgres.sql(loss);
-        stage.wait_until("it goes on in a new run", |stage| {
+        until("it goes on in a new run", || {
             stage.append(publication("b", 1)).is_ok_and(|appended| appended.epoch.run_id() != first.epoch.run_id())
         });
-        stage.wait_until("and is healthy", |stage| stage.store.metrics().is_healthy());
+        until("and is healthy", || stage.store.metrics().is_healthy());
         assert_eq!(offsets(&stage.kept("b")), [1]);
         stage.store.close();
     });
@@ -124,10 +125,8 @@ fn a_writer_that_has_ended_is_a_failure_and_not_a_full_queue() {
     on_both("ended", |settings| {
         let stage = Stage::open(settings);
         stage.store.append(Append { done: Box::new(|_| panic!("a defect of the callback")), ..publication("a", 1) });
-        stage.wait_until("the node is not ready any more", |stage| !stage.store.metrics().is_healthy());
-        stage.wait_until("nothing is taken any more", |stage| {
-            stage.append(publication("a", 2)) == Err(StoreRefusal::Failed)
-        });
+        until("the node is not ready any more", || !stage.store.metrics().is_healthy());
+        until("nothing is taken any more", || stage.append(publication("a", 2)) == Err(StoreRefusal::Failed));
         stage.store.close();
     });
 }

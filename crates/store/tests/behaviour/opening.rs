@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use touchline_store::migrate::PRIMARY;
 use touchline_store::{DatabaseUrl, OpenError, PostgresError, PrimaryOptions, Schema, Store, StoreRefusal};
+use touchline_testkit::ports::free_port;
+use touchline_testkit::postgres::PostgresServer;
 
-use crate::postgres::{Postgres, free_port};
 use crate::stage::{Stage, publication, settings};
 
 /// Everything that was logged in this process.
@@ -86,7 +87,7 @@ fn postgresql_that_refuses_says_why_and_shows_no_password() {
     let hba = directory.0.join("hba.conf");
     let rules = "host all postgres 127.0.0.1/32 trust\nhost all reader 127.0.0.1/32 scram-sha-256\n";
     std::fs::write(&hba, rules).expect("the directory is ours");
-    let postgres = Postgres::start_with(&directory.0, &[], &format!("-c hba_file={}", hba.display()));
+    let postgres = PostgresServer::start_with(&directory.0, &[], &format!("-c hba_file={}", hba.display()));
     postgres.sql("CREATE ROLE reader LOGIN PASSWORD 'right'");
     postgres.sql("CREATE ROLE stranger LOGIN");
     let url = postgres.url();

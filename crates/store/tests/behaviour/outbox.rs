@@ -9,9 +9,10 @@ use touchline_store::outbox::{
     ClaimedRows, HandledRows, OutboxOptions, OutboxReader, OutboxReport, RowHandler, RowOutcome, RowsHandled,
 };
 use touchline_store::{Append, RowAppends, RowsRefusal};
+use touchline_testkit::postgres::PostgresServer;
+use touchline_testkit::{PATIENCE, until, until_eq};
 
-use crate::postgres::Postgres;
-use crate::stage::{Stage, TIMEOUT, on_postgres, publication, settings};
+use crate::stage::{Stage, on_postgres, publication, settings};
 
 /// Rows that were passed to the handler, and the sender for their outcomes.
 type HandedOver = (ClaimedRows, oneshot::Sender<Vec<RowOutcome>>);
@@ -65,6 +66,7 @@ impl Reader {
             dead_table: table("outbox_dead"),
             partitions: 1,
             select_limit: 10,
+            // Short: it only makes the test faster.
             poll_interval: Duration::from_millis(20),
             notification_channel: String::new(),
             tries_lock: true,
@@ -82,7 +84,7 @@ impl Reader {
     }
 
     fn next(&self) -> HandedOver {
-        self.handed_over.recv_timeout(TIMEOUT).expect("rows come")
+        self.handed_over.recv_timeout(PATIENCE).expect("rows come")
     }
 }
 
@@ -99,7 +101,7 @@ impl Drop for Reader {
 }
 
 /// Inserts this number of rows into the table.
-fn fill(postgres: &Postgres, rows: u32) {
+fn fill(postgres: &PostgresServer, rows: u32) {
     postgres.sql(&format!(
         "CREATE TABLE IF NOT EXISTS outbox (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
          partition integer NOT NULL DEFAULT 0); \
@@ -117,7 +119,7 @@ fn append_of(stage: &Stage, rows: &ClaimedRows, make: impl Fn(u64) -> Append) ->
             let _ = sender.send(outcome);
         }),
     });
-    result.recv_timeout(TIMEOUT).expect("the request gets a reply")
+    result.recv_timeout(PATIENCE).expect("the request gets a reply")
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn a_claim_that_is_lost_or_of_another_database_takes_no_row() {
              ((classid::bigint << 32) | objid::bigint) = hashtext('centrifugo_partition_lock_shop0')",
         );
         postgres.sql(&format!("SELECT pg_terminate_backend({holder})"));
-        stage.wait_until("the transaction is over", |_| {
+        until("the transaction is over", || {
             postgres.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {holder}")) == "0"
         });
         assert_eq!(append_of(&stage, &rows, |n| publication("a", n)), Err(RowsRefusal::OtherDatabase));
@@ -206,10 +208,7 @@ fn what_has_to_be_tried_again_comes_again_and_what_was_done_does_not() {
         let (rows, outcomes) = reader.next();
         assert_eq!(rows.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 3]);
         outcomes.send(vec![RowOutcome::Done, RowOutcome::Done]).expect("it is waited for");
-        let began = std::time::Instant::now();
-        while postgres.sql("SELECT count(*) FROM outbox") != "0" {
-            assert!(began.elapsed() < TIMEOUT, "the rows stay");
-        }
+        until_eq("0".to_owned(), || postgres.sql("SELECT count(*) FROM outbox"));
     });
 }
 
@@ -239,15 +238,12 @@ fn rows_that_are_kept_do_not_hide_those_behind_them() {
         let (rows, outcomes) = reader.next();
         assert_eq!(rows.rows.len(), 25);
         outcomes.send(vec![RowOutcome::Done; 25]).expect("it is waited for");
-        let began = std::time::Instant::now();
-        while postgres.sql("SELECT count(*) FROM outbox") != "0" {
-            assert!(began.elapsed() < TIMEOUT, "the rows stay");
-        }
+        until_eq("0".to_owned(), || postgres.sql("SELECT count(*) FROM outbox"));
     });
 }
 
 /// The address of a database, written in ways that share no text except the port.
-fn other_texts(url: &str, postgres: &Postgres) -> Vec<String> {
+fn other_texts(url: &str, postgres: &PostgresServer) -> Vec<String> {
     let port = postgres.sql("SHOW port");
     assert!(url.contains(&port), "{url}");
     postgres.sql("CREATE ROLE shop LOGIN SUPERUSER");
@@ -295,10 +291,7 @@ fn a_bad_row_stays_while_the_dead_table_cannot_take_it_and_goes_into_it_later() 
         assert!(failures.iter().any(|why| why.contains("can't be put aside")), "{failures:?}");
         postgres.sql("ALTER TABLE outbox_dead DROP CONSTRAINT full_now");
         outcomes.send(vec![why(), why()]).expect("it is waited for");
-        let began = std::time::Instant::now();
-        while postgres.sql("SELECT count(*) FROM outbox") != "0" {
-            assert!(began.elapsed() < TIMEOUT, "the rows stay");
-        }
+        until_eq("0".to_owned(), || postgres.sql("SELECT count(*) FROM outbox"));
         let dead = "SELECT string_agg(concat_ws(' ', id, method, payload), ',' ORDER BY id) FROM outbox_dead";
         assert_eq!(postgres.sql(dead), "2 2,3 publish");
     });
@@ -310,14 +303,11 @@ fn nothing_is_handed_over_that_could_not_be_deleted() {
         fill(postgres, 1);
         postgres.sql("CREATE ROLE reader LOGIN; GRANT SELECT ON outbox TO reader");
         let reader = Reader::start(&url.replacen("postgres@", "reader@", 1));
-        let began = std::time::Instant::now();
         let told = |reader: &Reader| {
             let failures = reader.handler.failures.lock().expect("no test thread panics while it holds the lock");
             failures.iter().any(|why| why.contains("GRANT SELECT, DELETE"))
         };
-        while !told(&reader) {
-            assert!(began.elapsed() < TIMEOUT, "it is not told");
-        }
+        until("the reader reports the missing right", || told(&reader));
         assert!(reader.handed_over.try_recv().is_err());
         postgres.sql("GRANT DELETE ON outbox TO reader");
         let (_, outcomes) = reader.next();

@@ -3,8 +3,9 @@
 use std::sync::mpsc::channel;
 
 use touchline_store::{PrimaryOptions, ReactionPlace, ReactionRow, StoreRefusal};
+use touchline_testkit::{PATIENCE, until};
 
-use crate::stage::{Stage, TIMEOUT, now_ms, on_both, tells};
+use crate::stage::{Stage, now_ms, on_both, tells};
 
 fn keep(stage: &Stage, rows: &[(&str, &str, &str, u64)]) -> Result<(), StoreRefusal> {
     let (sender, reply) = channel();
@@ -15,7 +16,7 @@ fn keep(stage: &Stage, rows: &[(&str, &str, &str, u64)]) -> Result<(), StoreRefu
         changed_ms: *changed_ms,
     };
     stage.store.keep_reactions(rows.iter().map(row).collect(), tells(&sender));
-    reply.recv_timeout(TIMEOUT).expect("the request gets a reply")
+    reply.recv_timeout(PATIENCE).expect("the request gets a reply")
 }
 
 fn read(stage: &Stage, after: ReactionPlace, limit: usize) -> Vec<(String, String, String)> {
@@ -25,7 +26,7 @@ fn read(stage: &Stage, after: ReactionPlace, limit: usize) -> Vec<(String, Strin
         let _ = sender.lock().expect("no thread panics with it").send(result);
     };
     stage.store.reactions(after, limit, Box::new(done));
-    let rows = reply.recv_timeout(TIMEOUT).expect("the request gets a reply").expect("the database answers");
+    let rows = reply.recv_timeout(PATIENCE).expect("the request gets a reply").expect("the database answers");
     let texts = |row: ReactionRow| {
         (row.channel.into(), row.contributor.into(), String::from_utf8_lossy(&row.state).into_owned())
     };
@@ -43,11 +44,7 @@ fn the_last_word_of_a_contributor_stays_and_quiet_channels_go() {
             Ok(())
         );
         assert_eq!(keep(&stage, &[("a", "n1/1", "4", now_ms)]), Ok(()));
-        let until = std::time::Instant::now() + TIMEOUT;
-        while !read(&stage, ("a".into(), "z".into()), 10).is_empty() {
-            assert!(std::time::Instant::now() < until, "a channel that nobody changes goes");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        until("the unchanged channel is deleted", || read(&stage, ("a".into(), "z".into()), 10).is_empty());
         let of = |contributor: &str, state: &str| ("a".to_owned(), contributor.to_owned(), state.to_owned());
         assert_eq!(read(&stage, ReactionPlace::default(), 1), [of("n1/1", "4")]);
         assert_eq!(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use touchline_protocol::stream::{Epoch, Offset, Run, RunId, StreamPosition};
 use touchline_store::{PrimaryOptions, StoredHistory};
+use touchline_testkit::until;
 
 use crate::stage::{HOUR_MS, Stage, behind, execute, offsets, on_both, publication, retention, settings};
 
@@ -156,7 +157,7 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
         let first = one.append(publication("a", 1)).expect("it is stored");
         let two = Stage::open(&of("two"));
         assert_eq!(two.append(publication("a", 2)).expect("it is stored").epoch, first.epoch, "another node is there");
-        one.wait_until("the publication of the other node is reported", |one| {
+        until("the publication of the other node is reported", || {
             let events = one.events.lock().expect("no test thread panics while it holds the lock");
             let second = StreamPosition { offset: Offset(2), ..first };
             events.try_iter().any(
@@ -175,7 +176,7 @@ fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
                  WHERE pid <> pg_backend_pid() \
              AND application_name = 'touchline'",
         );
-        one.wait_until("a new run begins", |one| {
+        until("a new run begins", || {
             one.append(publication("b", 1)).is_ok_and(|appended| appended.epoch.run_id() != first.epoch.run_id())
         });
         let again = one.append(publication("a", 20)).expect("it is stored");
@@ -195,7 +196,7 @@ fn optional_arguments_of_touchline_publish_may_be_null() {
         for arguments in ["", ", NULL", ", NULL, NULL", ", 'key', NULL", ", '', '{\"a\": \"b\"}'"] {
             postgres.sql(&format!("SELECT touchline_publish('a', '1'{arguments})"));
         }
-        stage.wait_until("all are published", |stage| stage.kept("a").len() == 5);
+        until("all are published", || stage.kept("a").len() == 5);
         stage.store.close();
     });
 }

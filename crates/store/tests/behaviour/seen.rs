@@ -5,14 +5,15 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 use touchline_store::{PrimaryOptions, SeenForgotten, SeenUser, StoreRefusal};
+use touchline_testkit::{PATIENCE, until};
 
-use crate::stage::{Stage, TIMEOUT, now_ms, on_both, on_postgres, tells};
+use crate::stage::{Stage, now_ms, on_both, on_postgres, tells};
 
 fn note(stage: &Stage, rows: &[(&str, u64)]) -> Result<(), StoreRefusal> {
     let (sender, reply) = channel();
     let rows = rows.iter().map(|(user, seen_s)| SeenUser { user: (*user).into(), seen_s: *seen_s }).collect();
     stage.store.note_seen(rows, tells(&sender));
-    reply.recv_timeout(TIMEOUT).expect("the request gets a reply")
+    reply.recv_timeout(PATIENCE).expect("the request gets a reply")
 }
 
 fn read(stage: &Stage, users: &[&str], after_s: u64) -> Vec<(String, u64)> {
@@ -22,7 +23,7 @@ fn read(stage: &Stage, users: &[&str], after_s: u64) -> Vec<(String, u64)> {
         let _ = sender.lock().expect("no thread panics with it").send(result);
     };
     stage.store.seen(users.iter().map(|user| (*user).into()).collect(), after_s, Box::new(done));
-    let seen = reply.recv_timeout(TIMEOUT).expect("the request gets a reply").expect("the database answers");
+    let seen = reply.recv_timeout(PATIENCE).expect("the request gets a reply").expect("the database answers");
     let mut seen: Vec<_> = seen.into_iter().map(|row| (row.user.to_string(), row.seen_s)).collect();
     seen.sort();
     seen
@@ -38,11 +39,7 @@ fn the_later_time_stays_and_old_ones_go() {
         let all = ["ann", "bob", "eve", "ann"];
         assert_eq!(read(&stage, &all[1..], 0), [("ann".to_owned(), now_s - 5), ("bob".to_owned(), now_s)]);
         assert_eq!(read(&stage, &all[1..], now_s - 5), [("bob".to_owned(), now_s)]);
-        let until = std::time::Instant::now() + TIMEOUT;
-        while !read(&stage, &["old"], 0).is_empty() {
-            assert!(std::time::Instant::now() < until, "it goes");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        until("the old user is deleted", || read(&stage, &["old"], 0).is_empty());
         assert_eq!(read(&stage, &["bob"], 0).len(), 1);
     });
 }
@@ -50,7 +47,7 @@ fn the_later_time_stays_and_old_ones_go() {
 fn forget(stage: &Stage, user: &str) -> SeenForgotten {
     let (sender, reply) = channel();
     stage.store.forget_seen(user.into(), tells(&sender));
-    reply.recv_timeout(TIMEOUT).expect("the request gets a reply").expect("the database answers")
+    reply.recv_timeout(PATIENCE).expect("the request gets a reply").expect("the database answers")
 }
 
 #[test]

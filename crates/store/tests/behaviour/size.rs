@@ -5,10 +5,9 @@ use std::sync::mpsc::channel;
 
 use touchline_protocol::fact::{Fact, FactChange, FactKey};
 use touchline_store::{Append, DatabaseUrl, InboxMessage, PrimaryOptions, Store, StoreEvent, StoreRefusal};
+use touchline_testkit::{PATIENCE, until};
 
-use crate::stage::{
-    HOUR_MS, Stage, TIMEOUT, now_ms, on_each_with, payload, publication, retention, settings, tells, with,
-};
+use crate::stage::{HOUR_MS, Stage, now_ms, on_each_with, payload, publication, retention, settings, tells, with};
 
 const MIB: u64 = 1_024 * 1_024;
 const LIMIT: u64 = 16 * MIB;
@@ -47,7 +46,7 @@ fn flood(stage: &Stage, channel: &str) -> u64 {
             seed += 1;
             stage.store.append(Append { done: tells(&sender), ..large(channel, seed) });
         }
-        let results: Vec<_> = (0..50).map(|_| results.recv_timeout(TIMEOUT).expect("a result comes")).collect();
+        let results: Vec<_> = (0..50).map(|_| results.recv_timeout(PATIENCE).expect("a result comes")).collect();
         let refused = results.iter().filter(|result| result.is_err()).count();
         assert!(results.iter().all(|result| matches!(result, Ok(_) | Err(StoreRefusal::DatabaseFull))), "{results:?}");
         stored += 50 - refused as u64;
@@ -57,6 +56,7 @@ fn flood(stage: &Stage, channel: &str) -> u64 {
         }
         if refused > 0 {
             // In PostgreSQL the next look may find room, because charges exceed what is written.
+            // waits: the store looks at the size of the database every 100 ms.
             std::thread::sleep(std::time::Duration::from_millis(120));
         }
     }
@@ -98,15 +98,13 @@ fn a_flood_ends_at_the_limit_and_removals_make_room() {
         assert_eq!(stage.kept("kept").len() as u64, before);
 
         stage.remove("flood");
-        stage.wait_until("there is room again", |stage| stage.append(publication("kept", 2)).is_ok());
-        stage.wait_until("the refusals end", |stage| !stage.store.metrics().size.is_full());
-        stage.wait_until("all of it is gone", |stage| {
-            stage.store.metrics().size.used().is_some_and(|used| used < LIMIT / 2)
-        });
+        until("there is room again", || stage.append(publication("kept", 2)).is_ok());
+        until("the refusals end", || !stage.store.metrics().size.is_full());
+        until("all of it is gone", || stage.store.metrics().size.used().is_some_and(|used| used < LIMIT / 2));
         // Room inside the files of PostgreSQL is an estimate, which a slow machine renews late.
         let again = std::cell::Cell::new(0);
-        stage.wait_until("most of the room is used again", |stage| {
-            again.set(again.get() + flood(stage, "again"));
+        until("most of the room is used again", || {
+            again.set(again.get() + flood(&stage, "again"));
             again.get() > stored / 2
         });
         assert!(on_disk(options) <= LIMIT + SLACK, "{}", on_disk(options));
@@ -148,7 +146,7 @@ fn what_must_not_be_refused_goes_on_at_the_limit() {
         };
         let (sender, ids) = channel();
         stage.store.queue_message(message(1), tells(&sender));
-        let id = ids.recv_timeout(TIMEOUT).expect("a result comes").expect("it is stored");
+        let id = ids.recv_timeout(PATIENCE).expect("a result comes").expect("it is stored");
         flood(&stage, "flood");
 
         let key = FactKey { kind: "user_block".into(), name: "ann".into() };
@@ -158,13 +156,13 @@ fn what_must_not_be_refused_goes_on_at_the_limit() {
         stage.store.change_fact(FactChange::Remove(key), tells(&sender));
         stage.store.discard_messages(vec![id], tells(&sender));
         stage.store.forget("none".into(), tells(&sender));
-        let results: Vec<_> = (0..4).map(|_| done.recv_timeout(TIMEOUT).expect("a result comes")).collect();
+        let results: Vec<_> = (0..4).map(|_| done.recv_timeout(PATIENCE).expect("a result comes")).collect();
         assert_eq!(results, [Ok(()); 4]);
         assert_eq!(stage.load("new", 0, 10).top.0, 0, "a channel that nobody has published into can be read");
         let sent = (0..200).map(|n| {
             let (sender, ids) = channel();
             stage.store.queue_message(InboxMessage { message: vec![b'1'; 4_000].into(), ..message(n) }, tells(&sender));
-            ids.recv_timeout(TIMEOUT).expect("a result comes")
+            ids.recv_timeout(PATIENCE).expect("a result comes")
         });
         assert!(
             sent.filter(|result| *result == Err(StoreRefusal::DatabaseFull)).count() > 0,
@@ -191,7 +189,7 @@ fn nodes_that_share_a_database_share_its_size() {
         assert!(on_disk(options) <= LIMIT + 3 * MIB + LIMIT / 16, "{}", on_disk(options));
         stages[0].remove("a");
         for stage in &stages {
-            stage.wait_until("every node has room again", |stage| stage.append(publication("kept", 2)).is_ok());
+            until("every node has room again", || stage.append(publication("kept", 2)).is_ok());
             stage.store.close();
         }
     });
@@ -260,12 +258,12 @@ fn a_flood_on_a_small_disk_leaves_the_reserve_to_bans_and_the_next_start() {
             let key = FactKey { kind: "user_block".into(), name: format!("user{n}").into() };
             stage.store.change_fact(FactChange::Put(Fact { key, value: "{}".into(), expires_s: 0 }), tells(&sender));
         }
-        assert!((0..200).all(|_| done.recv_timeout(TIMEOUT) == Ok(Ok(()))), "bans are kept");
+        assert!((0..200).all(|_| done.recv_timeout(PATIENCE) == Ok(Ok(()))), "bans are kept");
         stage.store.close();
     }
     let stage = Stage::open(&options);
     stage.remove("flood0");
-    stage.wait_until("its rows are gone", |stage| stage.store.metrics().size.reusable() > 8 * MIB);
+    until("its rows are gone", || stage.store.metrics().size.reusable() > 8 * MIB);
     stage.store.close();
 }
 
@@ -311,8 +309,8 @@ fn rows_that_an_open_transaction_can_see_leave_no_room_until_it_ends() {
         assert!(on_disk(options) <= LIMIT + SLACK, "{}", on_disk(options));
         reader.end();
         let again = std::cell::Cell::new(0);
-        stage.wait_until("its end makes room", |stage| {
-            again.set(again.get() + flood(stage, "again"));
+        until("its end makes room", || {
+            again.set(again.get() + flood(&stage, "again"));
             again.get() > stored / 2
         });
         assert!(on_disk(options) <= LIMIT + SLACK, "{}", on_disk(options));
@@ -382,7 +380,7 @@ fn the_flood_that_is_killed() {
     for seed in 0.. {
         let (sender, results) = channel();
         store.append(Append { done: tells(&sender), ..large("killed", seed) });
-        if matches!(results.recv_timeout(TIMEOUT), Ok(Ok(_))) {
+        if matches!(results.recv_timeout(PATIENCE), Ok(Ok(_))) {
             println!("{seed} stored");
         }
     }

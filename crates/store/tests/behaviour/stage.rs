@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use touchline_config::{PrimarySettings, StoreSettings};
 use touchline_protocol::stored::encode_publication;
 use touchline_protocol::stream::{LoadId, Offset, Retention, StreamPosition};
 use touchline_store::{Append, DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory};
+use touchline_testkit::{PATIENCE, until};
 
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
 /// A store and its events.
@@ -64,7 +64,7 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 pub(crate) fn settings(url: &str) -> PrimaryOptions {
-    let primary = PrimarySettings { timeout: TIMEOUT, pool_size: 2, read_queue: 1_000, ..PrimarySettings::default() };
+    let primary = PrimarySettings { timeout: PATIENCE, pool_size: 2, read_queue: 1_000, ..PrimarySettings::default() };
     PrimaryOptions {
         store: StoreSettings { primary, commit_size: 100, commit_queue: 1_000, ..StoreSettings::default() },
         url: url.parse().expect("the address is good"),
@@ -99,7 +99,7 @@ impl Stage {
         let (sender, reply) = channel();
         append.done = tells(&sender);
         self.store.append(append);
-        reply.recv_timeout(TIMEOUT).expect("the request gets a reply")
+        reply.recv_timeout(PATIENCE).expect("the request gets a reply")
     }
 
     pub(crate) fn offset(&self, append: Append) -> u64 {
@@ -116,7 +116,7 @@ impl Stage {
         self.store.load(of.into(), behind(offset), size, HOUR_MS);
         let events = self.events.lock().expect("no test thread panics while it holds the lock");
         loop {
-            match events.recv_timeout(TIMEOUT).expect("an event comes") {
+            match events.recv_timeout(PATIENCE).expect("an event comes") {
                 StoreEvent::Loaded { channel, history, .. } if &*channel == of => return history,
                 _ => {}
             }
@@ -132,16 +132,14 @@ impl Stage {
     pub(crate) fn remove(&self, of: &str) {
         let (sender, reply) = channel();
         self.store.remove(of.into(), tells(&sender));
-        assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
+        assert_eq!(reply.recv_timeout(PATIENCE), Ok(Ok(())));
     }
+}
 
-    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let began = Instant::now();
-        while !condition(self) {
-            assert!(began.elapsed() < TIMEOUT, "timed out waiting until {what}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
+/// Waits until a message with a lifetime of a millisecond has expired.
+pub(crate) fn pass_a_millisecond() {
+    let end_ms = now_ms() + 1;
+    until("a millisecond has passed", || now_ms() > end_ms);
 }
 
 pub(crate) fn offsets(kept: &[(u64, String)]) -> Vec<u64> {
@@ -183,9 +181,9 @@ pub(crate) fn on_both(name: &str, test: impl Fn(&PrimaryOptions)) {
 }
 
 /// Runs a test that also controls the PostgreSQL server.
-pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &crate::postgres::Postgres)) {
+pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &touchline_testkit::postgres::PostgresServer)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
-    let postgres = crate::postgres::Postgres::start(&scratch.0);
+    let postgres = touchline_testkit::postgres::PostgresServer::start(&scratch.0);
     test(&postgres.url(), &postgres);
 }
 
@@ -198,7 +196,7 @@ pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
 pub(crate) fn on_each_with(name: &str, options: &str, test: impl Fn(&str)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
     test(&format!("sqlite:{}", scratch.0.join("sqlite/primary.db").display()));
-    let postgres = crate::postgres::Postgres::start_with(&scratch.0, &[], options);
+    let postgres = touchline_testkit::postgres::PostgresServer::start_with(&scratch.0, &[], options);
     test(&postgres.url());
     assert_ne!(
         postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'touchline%'"),

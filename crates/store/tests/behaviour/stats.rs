@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_config::StatsSettings;
@@ -12,14 +12,15 @@ use touchline_store::stats::{
     Curve, ErasedEvents, EventCount, EventErasure, Point, Range, RankBy, RankedItem, Row, Stats, StatsOptions,
     StatsQuery, StatsResult,
 };
+use touchline_testkit::{PATIENCE, until};
 
-use crate::stage::{TIMEOUT, now_ms, on_each, tells};
+use crate::stage::{now_ms, on_each, tells};
 
 const HOUR_S: u64 = 3_600;
 
 fn settings(url: &str) -> StatsOptions {
     StatsOptions {
-        stats: StatsSettings { timeout: TIMEOUT, queue_size: 100_000, ..StatsSettings::default() },
+        stats: StatsSettings { timeout: PATIENCE, queue_size: 100_000, ..StatsSettings::default() },
         url: url.parse().expect("the address is good"),
         tls_ca: String::new(),
         migrates: true,
@@ -28,11 +29,7 @@ fn settings(url: &str) -> StatsOptions {
 
 /// Waits until everything that was recorded is written.
 fn settle(stats: &Stats) {
-    let began = Instant::now();
-    while stats.metrics().waiting.load(Relaxed) > 0 {
-        assert!(began.elapsed() < TIMEOUT, "it is written in the end");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("all rows are written", || stats.metrics().waiting.load(Relaxed) == 0);
     assert_eq!(stats.metrics().dropped.load(Relaxed), 0);
 }
 
@@ -44,7 +41,7 @@ fn ask(stats: &Stats, query: StatsQuery) -> StatsResult {
             let _ = sender.send(result);
         }),
     );
-    reply.recv_timeout(TIMEOUT).expect("the query gets a reply").expect("the query succeeds")
+    reply.recv_timeout(PATIENCE).expect("the query gets a reply").expect("the query succeeds")
 }
 
 fn top(stats: &Stats, rank_by: RankBy, range: Range) -> Vec<(String, [u64; 2])> {
@@ -198,22 +195,15 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             stats.close();
         }
         let stats = Stats::open(&with(&|stats| {
+            // Five days.
             (stats.retention, stats.queue_size) = (Duration::from_millis(5 * day_ms), 100);
         }))
         .expect("it opens");
-        let began = Instant::now();
-        while count(&stats) > 10 {
-            assert!(began.elapsed() < TIMEOUT, "the old ones go");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("the old rows are deleted", || count(&stats) <= 10);
         assert_eq!(count(&stats), 10, "and no other");
         (0..100_000).for_each(|_| stats.record(event(now_ms())));
         let metrics = stats.metrics();
-        let began = Instant::now();
-        while metrics.waiting.load(Relaxed) > 0 {
-            assert!(began.elapsed() < TIMEOUT, "what was taken is written");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("the accepted rows are written", || metrics.waiting.load(Relaxed) == 0);
         let (written, dropped) = (metrics.written.load(Relaxed), metrics.dropped.load(Relaxed));
         assert!(written >= 100 && dropped > 0, "{written} {dropped}");
         assert_eq!(written + dropped, 100_000);
@@ -233,11 +223,7 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
             let transport = "websocket";
             stats.record(Row::Connection { opened_ms, closed_ms: now_ms, transport, agent, code: 1_000 });
         }
-        let began = Instant::now();
-        while stats.metrics().waiting.load(Relaxed) > 0 {
-            assert!(began.elapsed() < TIMEOUT, "it is written in the end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("all rows are written", || stats.metrics().waiting.load(Relaxed) == 0);
         let metrics = stats.metrics();
         assert_eq!(
             [metrics.written.load(Relaxed), metrics.dropped.load(Relaxed), metrics.failures.load(Relaxed)],
@@ -254,7 +240,7 @@ fn erase(stats: &Stats, user: &str) -> Vec<u64> {
     loop {
         let (sender, reply) = channel();
         stats.erase(EventErasure { user: user.into(), from }, tells(&sender));
-        let step = reply.recv_timeout(TIMEOUT).expect("the step gets a reply").expect("the database answers");
+        let step = reply.recv_timeout(PATIENCE).expect("the step gets a reply").expect("the database answers");
         let ErasedEvents { count, next } = step;
         counts.push(count);
         match next {
@@ -292,7 +278,7 @@ fn the_events_of_a_user_are_erased_in_steps_and_no_others() {
         stats.record(event(0, "bob"));
         let (sender, reply) = channel();
         stats.settle(tells(&sender));
-        assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
+        assert_eq!(reply.recv_timeout(PATIENCE), Ok(Ok(())));
         assert_eq!(stats.metrics().waiting.load(Relaxed), 0, "what came before is written");
         assert_eq!(top(&stats, RankBy::Events, range), [("e".to_owned(), [25_001, 3])]);
         assert_eq!(stats.metrics().reading.load(Relaxed), 0);

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use touchline_engine::events::StateKey;
 use touchline_engine::ledger::{BookLimits, LedgerBook};
 use touchline_registry::HashSeed;
 use touchline_store::ledger::{LedgerCause, LedgerWrite};
+use touchline_testkit::comes;
 
 use super::desk::{Desk, Scribe, Told};
 use super::real::Real;
@@ -93,11 +94,10 @@ fn nodes_that_write_at_once_tell_each_change_once() {
                 let (real, truth, is_over) = (&real, &truth, &is_over);
                 scope.spawn(move || process(real, thread, truth, is_over));
             }
-            let began = Instant::now();
-            while began.elapsed() < Duration::from_secs(8) {
+            comes(Duration::from_secs(8), || {
                 real.advance_shared(200);
-                std::thread::sleep(Duration::from_millis(5));
-            }
+                false
+            });
             is_over.store(true, Relaxed);
         });
         // The dead lives are over, and the last ones continue, because their leases are the newest.
