@@ -9,16 +9,16 @@ use crate::wait::PATIENCE;
 
 /// A connection for several requests. It is opened again after it broke.
 #[derive(Debug)]
-pub struct HttpClient {
+pub struct TestClient {
     address: SocketAddr,
     key: String,
     socket: Option<TcpStream>,
 }
 
-impl HttpClient {
+impl TestClient {
     /// A client of a server. `key` is the key of the server API.
     pub fn new(address: SocketAddr, key: &str) -> Self {
-        HttpClient { address, key: key.to_owned(), socket: None }
+        TestClient { address, key: key.to_owned(), socket: None }
     }
 
     /// Sends one request, and returns the status and the body of the answer. `headers` end with a line feed.

@@ -1,7 +1,7 @@
 //! Parts that tests of all crates share. The crate depends on no other crate of the workspace, so that the tests of
 //! pure crates stay cheap to compile, and its clients share no code with the server.
 //!
-//! - [`wait`]: one patience for all tests, and functions that wait for a condition.
+//! - [`wait`]: one timeout for all tests, and functions that wait for a condition.
 //! - [`ports`]: ports that no other test gets.
 //! - [`process`]: a program with its output.
 //! - [`folder`]: a directory that ends with its test.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::folder::Folder;
 use crate::http::with_patience;
 use crate::ports::free_port;
-use crate::process::Program;
+use crate::process::TestProgram;
 use crate::wait::until;
 
 /// The configuration of JetStream. `$STORE` is replaced by a directory of the test.
@@ -17,7 +17,7 @@ pub const JETSTREAM: &str = "jetstream { store_dir: \"$STORE\" }";
 /// A server with its data and its port. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct NatsServer {
-    program: Option<Program>,
+    program: Option<TestProgram>,
     /// The port of clients. It stays the same when the server starts again.
     pub port: u16,
     folder: Folder,
@@ -56,7 +56,7 @@ impl NatsServer {
         let mut command = Command::new(std::env::var("NATS_SERVER_BIN").unwrap_or_else(|_| "nats-server".to_owned()));
         // Debian installs it in a directory that is not always in the PATH.
         command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
-        self.program = Some(Program::start(command.arg("--config").arg(file)));
+        self.program = Some(TestProgram::start(command.arg("--config").arg(file)));
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         until("nats-server listens", || TcpStream::connect(address).is_ok());
         if self.configuration.contains("jetstream") && !self.configuration.contains("authorization") {

@@ -9,27 +9,27 @@ use crate::wait::{until, until_some};
 
 /// A running program. It is killed when the value is dropped.
 #[derive(Debug)]
-pub struct Program {
+pub struct TestProgram {
     child: Child,
     /// The lines that the program writes to its standard output.
-    pub out: Lines,
+    pub out: OutputLines,
     /// The lines that the program writes to its standard error: the log of a server.
-    pub errors: Lines,
+    pub errors: OutputLines,
 }
 
 /// The lines of one output of a program, which a thread reads.
 #[derive(Debug, Clone)]
-pub struct Lines(Arc<Mutex<LinesState>>);
+pub struct OutputLines(Arc<Mutex<OutputState>>);
 
 #[derive(Debug, Default)]
-struct LinesState {
+struct OutputState {
     lines: Vec<String>,
     /// The number of lines that the test has consumed.
     consumed: usize,
     is_over: bool,
 }
 
-impl Program {
+impl TestProgram {
     /// Starts a program without input, and reads both of its outputs.
     ///
     /// # Panics
@@ -39,9 +39,9 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.spawn();
         let mut child = started.unwrap_or_else(|error| panic!("{} is not installed: {error}", name_of(command)));
-        let out = Lines::of(child.stdout.take().expect("the stream is piped"));
-        let errors = Lines::of(child.stderr.take().expect("the stream is piped"));
-        Program { child, out, errors }
+        let out = OutputLines::of(child.stdout.take().expect("the stream is piped"));
+        let errors = OutputLines::of(child.stderr.take().expect("the stream is piped"));
+        TestProgram { child, out, errors }
     }
 
     /// The id of the process.
@@ -109,15 +109,15 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for TestProgram {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Lines {
+impl OutputLines {
     fn of(stream: impl Read + Send + 'static) -> Self {
-        let lines = Lines(Arc::default());
+        let lines = OutputLines(Arc::default());
         let of_thread = lines.clone();
         std::thread::spawn(move || {
             let mut reader = BufReader::new(stream);
@@ -178,7 +178,7 @@ impl Lines {
         found.unwrap_or_else(|| panic!("the output ended without {words:?}: {}", self.text()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, LinesState> {
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn lines_are_consumed_in_order_and_found_from_the_beginning() {
         let script = "echo one; echo two; echo ready address=127.0.0.1:5 >&2; exec sleep 600";
-        let mut program = Program::start(Command::new("sh").args(["-c", script]));
+        let mut program = TestProgram::start(Command::new("sh").args(["-c", script]));
         assert_eq!(program.out.next("t"), "two");
         assert_eq!(program.out.find("o"), "one");
         assert_eq!(program.address().port(), 5);

@@ -25,7 +25,7 @@ impl SeededRandom {
         SeededRandom(fastrand::Rng::with_seed(seed))
     }
 
-    /// Any number.
+    /// A number of 64 bits.
     pub fn any(&mut self) -> u64 {
         self.0.u64(..)
     }

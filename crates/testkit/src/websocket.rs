@@ -31,7 +31,7 @@ pub enum Heard {
     Silence,
 }
 
-/// A client.
+/// A client over a WebSocket.
 #[derive(Debug)]
 pub struct WebSocket {
     /// The connection after its handshake.
