@@ -28,9 +28,6 @@ impl NatsServer {
     /// Starts a server with more lines in its configuration, in which `$STORE` is a directory of the test. If they
     /// contain `jetstream`, the function waits until JetStream serves requests. In a group of servers, JetStream serves
     /// requests when the group has formed.
-    ///
-    /// # Panics
-    /// If `nats-server` is not installed (Debian package nats-server), or does not start.
     #[track_caller]
     pub fn start(configuration: &str) -> Self {
         let folder = Folder::new("nats");
@@ -46,9 +43,6 @@ impl NatsServer {
     }
 
     /// Starts the server, for the first time or again.
-    ///
-    /// # Panics
-    /// If the server does not start.
     #[track_caller]
     pub fn again(&mut self) {
         let more = self.configuration.replace("$STORE", &self.folder.file("data").display().to_string());
@@ -65,9 +59,6 @@ impl NatsServer {
     }
 
     /// Starts the server again with another configuration.
-    ///
-    /// # Panics
-    /// If the server does not start.
     #[track_caller]
     pub fn again_with(&mut self, configuration: &str) {
         self.stop();
@@ -76,9 +67,6 @@ impl NatsServer {
     }
 
     /// Stops the process, or lets it continue. Its connections stay open.
-    ///
-    /// # Panics
-    /// If the server does not run.
     pub fn stand_still(&self, is_still: bool) {
         self.program.as_ref().expect("the server runs").signal(if is_still { "STOP" } else { "CONT" });
     }

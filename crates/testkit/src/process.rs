@@ -31,9 +31,6 @@ struct OutputState {
 
 impl TestProgram {
     /// Starts a program without input, and reads both of its outputs.
-    ///
-    /// # Panics
-    /// If the program cannot be started.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -50,18 +47,12 @@ impl TestProgram {
     }
 
     /// The address of a Touchline server. Waits until the server has logged that it is ready.
-    ///
-    /// # Panics
-    /// If the server ends, or does not start within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         self.address_after("ready address=")
     }
 
     /// The address that follows some words in the log. Waits for these words.
-    ///
-    /// # Panics
-    /// If the words are not followed by an address, or do not come.
     #[track_caller]
     pub fn address_after(&self, words: &str) -> SocketAddr {
         let line = self.errors.find(words);
@@ -75,27 +66,18 @@ impl TestProgram {
     }
 
     /// Sends a signal, for example `STOP`.
-    ///
-    /// # Panics
-    /// If the program has ended.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "the process {} gets {name}", self.id());
     }
 
     /// Waits until the program ends by itself.
-    ///
-    /// # Panics
-    /// If it still runs after [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         until_some("the program ends", || self.child.try_wait().expect("the test owns the process"))
     }
 
     /// Asks the program to end (SIGTERM), and waits for its end.
-    ///
-    /// # Panics
-    /// If it has ended before, or still runs after [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
@@ -132,9 +114,6 @@ impl OutputLines {
     }
 
     /// The next line that contains some words. Consumes this line and the lines before it.
-    ///
-    /// # Panics
-    /// If the output ends before, or the line does not come within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn next(&self, words: &str) -> String {
         let consumed = self.lock().consumed;
@@ -144,9 +123,6 @@ impl OutputLines {
     }
 
     /// The first line of all that contains some words. Consumes nothing.
-    ///
-    /// # Panics
-    /// If the output ends before, or the line does not come within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn find(&self, words: &str) -> String {
         self.first(words, 0).1
@@ -158,9 +134,6 @@ impl OutputLines {
     }
 
     /// All lines, each with a line feed. Waits for the end of the output.
-    ///
-    /// # Panics
-    /// If the output does not end within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn all(&self) -> String {
         until("the output ends", || self.lock().is_over);

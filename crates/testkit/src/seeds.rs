@@ -58,10 +58,6 @@ pub fn seeds(default: u64) -> Range<u64> {
 ///
 /// A simulator in which nothing goes wrong proves nothing: so each kind of trouble has a number, and at least one day of
 /// this number must have this kind of trouble. 0 means that the kind may be missing.
-///
-/// # Panics
-/// If a day panics: the function prints the seed and a command that repeats the day. It also panics if a kind of trouble
-/// is too rare.
 pub fn simulate<const KINDS: usize>(
     seeds: Range<u64>,
     kinds: [(&str, u64); KINDS],
@@ -130,9 +126,6 @@ fn one_line(event: &str) -> String {
 
 /// Runs some days twice here and once in another process, and compares their events one by one. `test` is the name of
 /// the calling test, which the other process runs alone.
-///
-/// # Panics
-/// If the events of two runs differ, with the first difference.
 pub fn compare(test: &str, day: impl Fn(u64, Trace) -> Trace) {
     let seeds = number("TOUCHLINE_SIM_SEED").map_or(0..COMPARED, |seed| seed..seed + 1);
     if std::env::var_os(EVENTS).is_some() {
