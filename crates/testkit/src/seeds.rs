@@ -56,8 +56,8 @@ pub fn seeds(default: u64) -> Range<u64> {
 /// Runs the days of all seeds in as many threads as there are processors. A day returns how often each kind of trouble
 /// happened. The function returns the number of days with each kind.
 ///
-/// A simulator in which nothing goes wrong proves nothing: so each kind of trouble has a number, and at least one day of
-/// this number must have this kind of trouble. 0 means that the kind may be missing.
+/// A simulator in which nothing goes wrong proves nothing: so each kind of trouble has a number, and at least one day
+/// of this number must have this kind of trouble. 0 means that the kind may be missing.
 pub fn simulate<const KINDS: usize>(
     seeds: Range<u64>,
     kinds: [(&str, u64); KINDS],
