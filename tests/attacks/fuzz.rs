@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arbitrary::{Arbitrary, Unstructured};
 use serde_json::{Value, json};
-use touchline_testkit::http::HttpClient;
+use touchline_testkit::http::TestClient;
 use touchline_testkit::websocket::{self, WebSocket, handshake};
 
 use crate::support::http::{self, http};
@@ -180,7 +180,7 @@ struct Client {
     way: Way,
     socket: TcpStream,
     /// The session and node of a stream, and the connection for its commands.
-    session: Option<(Value, Value, HttpClient)>,
+    session: Option<(Value, Value, TestClient)>,
     is_over: bool,
 }
 
@@ -200,7 +200,7 @@ impl Client {
         Client { way, socket, session, is_over: false }
     }
 
-    fn stream(server: &Server) -> (TcpStream, Option<(Value, Value, HttpClient)>) {
+    fn stream(server: &Server) -> (TcpStream, Option<(Value, Value, TestClient)>) {
         let mut socket = http::narrow_socket(server.address);
         let body = r#"{"id":1,"connect":{}}"#;
         let request = format!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
-use touchline_testkit::http::{HttpClient, socket, status};
+use touchline_testkit::http::{TestClient, socket, status};
 use touchline_testkit::nats::{JETSTREAM, NatsServer};
 use touchline_testkit::websocket::{WebSocket, handshake};
 use touchline_testkit::{PATIENCE, comes};
@@ -149,7 +149,7 @@ fn commands_for_nodes_that_nobody_knows_are_not_handed_on() {
     let (server, _other) = (Server::with(&cluster), Server::with(&cluster));
     let mut http = http(server.address);
     assert!(comes(PATIENCE, || http.request("GET", "/health", "", "").is_ok_and(|(status, _)| status == 200)));
-    let nodes = |http: &mut HttpClient| http.api("info", &json!({}))["result"]["nodes"].as_array().map_or(0, Vec::len);
+    let nodes = |http: &mut TestClient| http.api("info", &json!({}))["result"]["nodes"].as_array().map_or(0, Vec::len);
     assert!(comes(PATIENCE, || nodes(&mut http) == 2), "the nodes see each other");
     let mut watch = Watch::begin("300 commands for nodes that do not exist", &server);
     let mut told = Vec::new();

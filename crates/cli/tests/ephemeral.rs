@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value as Json;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 use touchline_testkit::{Folder, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
@@ -25,14 +25,14 @@ fn command(folder: &Folder, ready: &str, more: &[&str]) -> Command {
 
 /// A running server. It is killed when the value is dropped.
 struct Server {
-    program: Program,
+    program: TestProgram,
     line: String,
     ready: Json,
 }
 
 impl Server {
     fn start(mut command: Command, ready: &Path) -> Self {
-        let program = Program::start(&mut command);
+        let program = TestProgram::start(&mut command);
         let line = program.out.next("");
         let ready = std::fs::read(ready).expect("the file is there before the line");
         Server { program, line, ready: serde_json::from_slice(&ready).expect("JSON") }
@@ -104,7 +104,7 @@ fn a_test_finds_its_server_by_a_file_and_nothing_else_is_written() {
     let token = text(&Command::new(BINARY).args(token).env_clear().output().expect("the binary runs").stdout);
     let mut watch = Command::new(BINARY);
     watch.args(["watch", "news", "--url", server.of("websocket_url"), "--token", token.trim(), "--count", "1"]);
-    let mut watching = Program::start(watch.env_clear());
+    let mut watching = TestProgram::start(watch.env_clear());
     watching.errors.find("watching news");
     assert!(server.call(&["publish", "channel=news", "data=\"seen\""]).status.success());
     watching.out.find("seen");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use touchline_testkit::PATIENCE;
 use touchline_testkit::http::socket;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 use touchline_testkit::websocket::{frame, handshake, text};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
@@ -17,7 +17,7 @@ const OPEN_FILES: usize = 128;
 const CROWD: usize = 400;
 
 struct Server {
-    program: Program,
+    program: TestProgram,
     address: SocketAddr,
 }
 
@@ -26,7 +26,7 @@ impl Server {
         let script = format!(
             "ulimit -n {OPEN_FILES} && exec \"$0\" serve --dev --no-match --port 0 --shards 2 --log-level info"
         );
-        let program = Program::start(Command::new("sh").args(["-c", &script, BINARY]));
+        let program = TestProgram::start(Command::new("sh").args(["-c", &script, BINARY]));
         let address = program.address();
         Server { program, address }
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use touchline_testkit::Folder;
 use touchline_testkit::ports::free_port;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const CONFIGURATION: &str = r#"
@@ -71,7 +71,7 @@ impl Place {
 
     /// Starts a server. From now on the configuration contains its port.
     fn serve(&self) -> Server {
-        let server = Server(Program::start(&mut self.command(&["serve"])));
+        let server = Server(TestProgram::start(&mut self.command(&["serve"])));
         let port = server.0.address().port();
         self.write("touchline.toml", &CONFIGURATION.replace("port = 0", &format!("port = {port}")));
         server
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-struct Server(Program);
+struct Server(TestProgram);
 
 impl Server {
     fn stop(mut self) {
@@ -119,7 +119,7 @@ fn every_command_takes_the_word_of_the_configuration() {
     assert!(place.good(&["check", "--config", &path]).contains("ok: 0 errors"));
     let token = place.good(&["token", "--user", "42"]);
     let mut watcher = place.command(&["watch", "orders:1", "--token", &token, "--count", "1"]);
-    let mut watcher = Program::start(&mut watcher);
+    let mut watcher = TestProgram::start(&mut watcher);
     watcher.errors.find("watching orders:1");
     assert_eq!(place.offset(), 3);
     assert!(watcher.wait().success());
@@ -331,7 +331,7 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
             true,
         ),
     ] {
-        let server = Program::start(Command::new(BINARY).args(arguments).env_clear());
+        let server = TestProgram::start(Command::new(BINARY).args(arguments).env_clear());
         server.out.find("Stop with Ctrl-C");
         let banner = server.out.text();
         assert!(banner.contains(expected), "{banner}");
@@ -346,7 +346,7 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         }
         let url = format!("ws://{address}/connection/websocket");
         let mut watcher = Command::new(BINARY);
-        let watcher = Program::start(watcher.args(["watch", "news", "--url", &url]).env_clear());
+        let watcher = TestProgram::start(watcher.args(["watch", "news", "--url", &url]).env_clear());
         watcher.errors.find("watching news");
     }
 }
@@ -356,7 +356,7 @@ fn open_files_are_raised_to_the_limit_and_their_want_is_told_once_with_its_remed
     let place = Place::new();
     let serve = format!("ulimit -Sn 48 && ulimit -Hn 96 && exec {BINARY} serve --config touchline.toml --shards 1");
     let mut command = Command::new("bash");
-    let server = Server(Program::start(command.args(["-c", &serve]).current_dir(place.0.path())));
+    let server = Server(TestProgram::start(command.args(["-c", &serve]).current_dir(place.0.path())));
     let address = server.0.address();
     server.0.errors.find("descriptors=96 connections=");
     // The server closes each of these connections to make room for the next: each one beyond the limit is a failure.

@@ -5,19 +5,19 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use serde_json::json;
-use touchline_testkit::http::{HttpClient, request};
-use touchline_testkit::process::Program;
+use touchline_testkit::http::{TestClient, request};
+use touchline_testkit::process::TestProgram;
 use touchline_testkit::until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 
 /// Starts a `touchline` without a configuration.
-fn start(arguments: &[&str]) -> Program {
-    Program::start(Command::new(BINARY).args(arguments).args(["--port", "0"]))
+fn start(arguments: &[&str]) -> TestProgram {
+    TestProgram::start(Command::new(BINARY).args(arguments).args(["--port", "0"]))
 }
 
 /// The address of the page for fans, which the server prints.
-fn address(dev: &Program) -> SocketAddr {
+fn address(dev: &TestProgram) -> SocketAddr {
     let page = dev.out.next("Fans");
     let address = page.split("http://").nth(1).expect("an address").trim_end_matches('/');
     address.parse().expect("an address")
@@ -72,7 +72,7 @@ fn the_demo_plays_by_itself() {
     let dev = start(&[]);
     let address = address(&dev);
     let key = dev.out.next("Reporter").split("#key=").nth(1).expect("a key").to_owned();
-    let mut client = HttpClient::new(address, &key);
+    let mut client = TestClient::new(address, &key);
     let body = json!({"channel": "match:live", "limit": 1});
     until("a match is played", || client.api("history", &body).to_string().contains("lineup"));
 }

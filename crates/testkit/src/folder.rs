@@ -11,9 +11,6 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     /// Makes a directory whose name contains `name`.
-    ///
-    /// # Panics
-    /// If the temporary directory is not writable.
     pub fn new(name: &str) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("touchline-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
@@ -34,9 +31,6 @@ impl Folder {
     }
 
     /// Writes a file that only its owner can read. Returns its path.
-    ///
-    /// # Panics
-    /// If the file cannot be written.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let file = self.file(name);
         fs::write(&file, text).expect("the test owns the directory");

@@ -9,16 +9,16 @@ use crate::wait::PATIENCE;
 
 /// A connection for several requests. It is opened again after it broke.
 #[derive(Debug)]
-pub struct HttpClient {
+pub struct TestClient {
     address: SocketAddr,
     key: String,
     socket: Option<TcpStream>,
 }
 
-impl HttpClient {
+impl TestClient {
     /// A client of a server. `key` is the key of the server API.
     pub fn new(address: SocketAddr, key: &str) -> Self {
-        HttpClient { address, key: key.to_owned(), socket: None }
+        TestClient { address, key: key.to_owned(), socket: None }
     }
 
     /// Sends one request, and returns the status and the body of the answer. `headers` end with a line feed.
@@ -44,9 +44,6 @@ impl HttpClient {
     }
 
     /// Calls an operation of a running server.
-    ///
-    /// # Panics
-    /// If the connection breaks twice, or the answer is not JSON.
     #[track_caller]
     pub fn api(&mut self, operation: &str, body: &Value) -> Value {
         let answer = self.call(operation, body).or_else(|_| self.call(operation, body));
@@ -54,18 +51,12 @@ impl HttpClient {
     }
 
     /// Publishes data in a channel of a running server, and returns the whole answer.
-    ///
-    /// # Panics
-    /// If the connection breaks twice, or the answer is not JSON.
     #[track_caller]
     pub fn publish(&mut self, channel: &str, data: &Value) -> Value {
         self.api("publish", &json!({"channel": channel, "data": data}))
     }
 
     /// The value of a counter or gauge of `/metrics`: the sum over all labels.
-    ///
-    /// # Panics
-    /// If the connection breaks.
     #[track_caller]
     pub fn metric(&mut self, name: &str) -> u64 {
         metric(&self.request("GET", "/metrics", "", "").expect("metrics are served").1, name)
@@ -101,9 +92,6 @@ impl HttpClient {
 }
 
 /// A socket to a server, with [`PATIENCE`] for each read and write.
-///
-/// # Panics
-/// If the server does not listen.
 #[track_caller]
 pub fn socket(address: SocketAddr) -> TcpStream {
     try_socket(address).expect("the server listens")
@@ -126,9 +114,6 @@ pub fn with_patience(socket: &TcpStream) -> std::io::Result<()> {
 }
 
 /// Sends bytes on a new connection, and reads the answer to its end.
-///
-/// # Panics
-/// If the server does not listen, or the answer does not end.
 #[track_caller]
 pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut socket = socket(address);
@@ -138,9 +123,6 @@ pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
 
 /// Sends a request on a new connection, and returns the status and the body of the answer. The status is 0 if there is
 /// no answer. `headers` end with a line feed.
-///
-/// # Panics
-/// If the server does not listen, or the answer does not end.
 #[track_caller]
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let length = body.len();
@@ -162,9 +144,6 @@ pub fn status(head: &str) -> u16 {
 }
 
 /// Fills a buffer. False if the connection has ended, properly or by a reset.
-///
-/// # Panics
-/// If neither bytes nor the end arrive in time.
 #[track_caller]
 pub fn fill(socket: &mut impl Read, buffer: &mut [u8]) -> bool {
     match socket.read_exact(buffer) {
@@ -179,9 +158,6 @@ pub(crate) fn is_silence(error: &std::io::Error) -> bool {
 }
 
 /// Reads until the connection ends.
-///
-/// # Panics
-/// If neither bytes nor the end arrive in time.
 #[track_caller]
 pub fn to_the_end(socket: &mut impl Read) -> String {
     let mut all = Vec::new();
@@ -192,9 +168,6 @@ pub fn to_the_end(socket: &mut impl Read) -> String {
 }
 
 /// Reads until the input ends with `end`, or until the connection ends.
-///
-/// # Panics
-/// If neither bytes nor the end arrive in time.
 #[track_caller]
 pub fn up_to(end: &str, socket: &mut impl Read) -> String {
     let (mut all, mut byte) = (Vec::new(), [0]);
@@ -205,9 +178,6 @@ pub fn up_to(end: &str, socket: &mut impl Read) -> String {
 }
 
 /// Reads the head of an answer. If there is no complete head, it returns everything until the end.
-///
-/// # Panics
-/// If neither bytes nor the end arrive in time.
 #[track_caller]
 pub fn head_of(socket: &mut impl Read) -> String {
     up_to("\r\n\r\n", socket)

@@ -1,7 +1,10 @@
 //! Parts that tests of all crates share. The crate depends on no other crate of the workspace, so that the tests of
 //! pure crates stay cheap to compile, and its clients share no code with the server.
 //!
-//! - [`wait`]: one patience for all tests, and functions that wait for a condition.
+//! A function panics, and so fails its test, if a program or a server does not do what the function waits for within
+//! [`PATIENCE`], and if a program, a directory or a port cannot be had. The message names the cause.
+//!
+//! - [`wait`]: one timeout for all tests, and functions that wait for a condition.
 //! - [`ports`]: ports that no other test gets.
 //! - [`process`]: a program with its output.
 //! - [`folder`]: a directory that ends with its test.

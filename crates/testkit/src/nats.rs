@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::folder::Folder;
 use crate::http::with_patience;
 use crate::ports::free_port;
-use crate::process::Program;
+use crate::process::TestProgram;
 use crate::wait::until;
 
 /// The configuration of JetStream. `$STORE` is replaced by a directory of the test.
@@ -17,7 +17,7 @@ pub const JETSTREAM: &str = "jetstream { store_dir: \"$STORE\" }";
 /// A server with its data and its port. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct NatsServer {
-    program: Option<Program>,
+    program: Option<TestProgram>,
     /// The port of clients. It stays the same when the server starts again.
     pub port: u16,
     folder: Folder,
@@ -28,9 +28,6 @@ impl NatsServer {
     /// Starts a server with more lines in its configuration, in which `$STORE` is a directory of the test. If they
     /// contain `jetstream`, the function waits until JetStream serves requests. In a group of servers, JetStream serves
     /// requests when the group has formed.
-    ///
-    /// # Panics
-    /// If `nats-server` is not installed (Debian package nats-server), or does not start.
     #[track_caller]
     pub fn start(configuration: &str) -> Self {
         let folder = Folder::new("nats");
@@ -46,9 +43,6 @@ impl NatsServer {
     }
 
     /// Starts the server, for the first time or again.
-    ///
-    /// # Panics
-    /// If the server does not start.
     #[track_caller]
     pub fn again(&mut self) {
         let more = self.configuration.replace("$STORE", &self.folder.file("data").display().to_string());
@@ -56,7 +50,7 @@ impl NatsServer {
         let mut command = Command::new(std::env::var("NATS_SERVER_BIN").unwrap_or_else(|_| "nats-server".to_owned()));
         // Debian installs it in a directory that is not always in the PATH.
         command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
-        self.program = Some(Program::start(command.arg("--config").arg(file)));
+        self.program = Some(TestProgram::start(command.arg("--config").arg(file)));
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         until("nats-server listens", || TcpStream::connect(address).is_ok());
         if self.configuration.contains("jetstream") && !self.configuration.contains("authorization") {
@@ -65,9 +59,6 @@ impl NatsServer {
     }
 
     /// Starts the server again with another configuration.
-    ///
-    /// # Panics
-    /// If the server does not start.
     #[track_caller]
     pub fn again_with(&mut self, configuration: &str) {
         self.stop();
@@ -76,9 +67,6 @@ impl NatsServer {
     }
 
     /// Stops the process, or lets it continue. Its connections stay open.
-    ///
-    /// # Panics
-    /// If the server does not run.
     pub fn stand_still(&self, is_still: bool) {
         self.program.as_ref().expect("the server runs").signal(if is_still { "STOP" } else { "CONT" });
     }

@@ -20,9 +20,6 @@ const ATTACKS_PROGRAM: &str = "attacks-";
 static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// A free port in the range of this suite. No other test gets it while this process runs.
-///
-/// # Panics
-/// If all ports of the range are taken.
 pub fn free_port() -> u16 {
     let program = std::env::current_exe().unwrap_or_default();
     let is_attack = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with(ATTACKS_PROGRAM));

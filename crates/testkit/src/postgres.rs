@@ -20,18 +20,12 @@ pub struct PostgresServer {
 
 impl PostgresServer {
     /// Makes the server's data directory below `scratch`, and starts the server.
-    ///
-    /// # Panics
-    /// If PostgreSQL is not installed (Debian package postgresql), or does not start.
     #[track_caller]
     pub fn start(scratch: &Path) -> Self {
         PostgresServer::start_with(scratch, &[], "")
     }
 
     /// Starts a server with more variables in its environment, and with more options on its command line.
-    ///
-    /// # Panics
-    /// If PostgreSQL is not installed (Debian package postgresql), or does not start.
     #[track_caller]
     pub fn start_with(scratch: &Path, variables: &[(&'static str, PathBuf)], options: &str) -> Self {
         assert!(PostgresServer::is_installed(), "PostgreSQL is not installed (Debian package postgresql)");
@@ -57,9 +51,6 @@ impl PostgresServer {
     }
 
     /// Starts the server again, unless it runs.
-    ///
-    /// # Panics
-    /// If the server does not start.
     #[track_caller]
     pub fn again(&self) {
         if self.is_running() {
@@ -78,9 +69,6 @@ impl PostgresServer {
     }
 
     /// Ends the server as in a crash.
-    ///
-    /// # Panics
-    /// If the server does not run.
     #[track_caller]
     pub fn kill(&self) {
         let data = self.data.display().to_string();
@@ -93,9 +81,6 @@ impl PostgresServer {
     }
 
     /// Runs SQL with `psql`, and returns the output.
-    ///
-    /// # Panics
-    /// If the database rejects the SQL.
     #[track_caller]
     pub fn sql(&self, sql: &str) -> String {
         let output = Command::new(self.programs.join("psql"))

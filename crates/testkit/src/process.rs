@@ -9,39 +9,36 @@ use crate::wait::{until, until_some};
 
 /// A running program. It is killed when the value is dropped.
 #[derive(Debug)]
-pub struct Program {
+pub struct TestProgram {
     child: Child,
     /// The lines that the program writes to its standard output.
-    pub out: Lines,
+    pub out: OutputLines,
     /// The lines that the program writes to its standard error: the log of a server.
-    pub errors: Lines,
+    pub errors: OutputLines,
 }
 
 /// The lines of one output of a program, which a thread reads.
 #[derive(Debug, Clone)]
-pub struct Lines(Arc<Mutex<LinesState>>);
+pub struct OutputLines(Arc<Mutex<OutputState>>);
 
 #[derive(Debug, Default)]
-struct LinesState {
+struct OutputState {
     lines: Vec<String>,
     /// The number of lines that the test has consumed.
     consumed: usize,
     is_over: bool,
 }
 
-impl Program {
+impl TestProgram {
     /// Starts a program without input, and reads both of its outputs.
-    ///
-    /// # Panics
-    /// If the program cannot be started.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.spawn();
         let mut child = started.unwrap_or_else(|error| panic!("{} is not installed: {error}", name_of(command)));
-        let out = Lines::of(child.stdout.take().expect("the stream is piped"));
-        let errors = Lines::of(child.stderr.take().expect("the stream is piped"));
-        Program { child, out, errors }
+        let out = OutputLines::of(child.stdout.take().expect("the stream is piped"));
+        let errors = OutputLines::of(child.stderr.take().expect("the stream is piped"));
+        TestProgram { child, out, errors }
     }
 
     /// The id of the process.
@@ -50,18 +47,12 @@ impl Program {
     }
 
     /// The address of a Touchline server. Waits until the server has logged that it is ready.
-    ///
-    /// # Panics
-    /// If the server ends, or does not start within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         self.address_after("ready address=")
     }
 
     /// The address that follows some words in the log. Waits for these words.
-    ///
-    /// # Panics
-    /// If the words are not followed by an address, or do not come.
     #[track_caller]
     pub fn address_after(&self, words: &str) -> SocketAddr {
         let line = self.errors.find(words);
@@ -75,27 +66,18 @@ impl Program {
     }
 
     /// Sends a signal, for example `STOP`.
-    ///
-    /// # Panics
-    /// If the program has ended.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "the process {} gets {name}", self.id());
     }
 
     /// Waits until the program ends by itself.
-    ///
-    /// # Panics
-    /// If it still runs after [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         until_some("the program ends", || self.child.try_wait().expect("the test owns the process"))
     }
 
     /// Asks the program to end (SIGTERM), and waits for its end.
-    ///
-    /// # Panics
-    /// If it has ended before, or still runs after [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
@@ -109,15 +91,15 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for TestProgram {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-impl Lines {
+impl OutputLines {
     fn of(stream: impl Read + Send + 'static) -> Self {
-        let lines = Lines(Arc::default());
+        let lines = OutputLines(Arc::default());
         let of_thread = lines.clone();
         std::thread::spawn(move || {
             let mut reader = BufReader::new(stream);
@@ -132,9 +114,6 @@ impl Lines {
     }
 
     /// The next line that contains some words. Consumes this line and the lines before it.
-    ///
-    /// # Panics
-    /// If the output ends before, or the line does not come within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn next(&self, words: &str) -> String {
         let consumed = self.lock().consumed;
@@ -144,9 +123,6 @@ impl Lines {
     }
 
     /// The first line of all that contains some words. Consumes nothing.
-    ///
-    /// # Panics
-    /// If the output ends before, or the line does not come within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn find(&self, words: &str) -> String {
         self.first(words, 0).1
@@ -158,9 +134,6 @@ impl Lines {
     }
 
     /// All lines, each with a line feed. Waits for the end of the output.
-    ///
-    /// # Panics
-    /// If the output does not end within [`PATIENCE`](crate::PATIENCE).
     #[track_caller]
     pub fn all(&self) -> String {
         until("the output ends", || self.lock().is_over);
@@ -178,7 +151,7 @@ impl Lines {
         found.unwrap_or_else(|| panic!("the output ended without {words:?}: {}", self.text()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, LinesState> {
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,7 +167,7 @@ mod tests {
     #[test]
     fn lines_are_consumed_in_order_and_found_from_the_beginning() {
         let script = "echo one; echo two; echo ready address=127.0.0.1:5 >&2; exec sleep 600";
-        let mut program = Program::start(Command::new("sh").args(["-c", script]));
+        let mut program = TestProgram::start(Command::new("sh").args(["-c", script]));
         assert_eq!(program.out.next("t"), "two");
         assert_eq!(program.out.find("o"), "one");
         assert_eq!(program.address().port(), 5);

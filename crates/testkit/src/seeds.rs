@@ -25,7 +25,7 @@ impl SeededRandom {
         SeededRandom(fastrand::Rng::with_seed(seed))
     }
 
-    /// Any number.
+    /// A number of 64 bits.
     pub fn any(&mut self) -> u64 {
         self.0.u64(..)
     }
@@ -56,12 +56,8 @@ pub fn seeds(default: u64) -> Range<u64> {
 /// Runs the days of all seeds in as many threads as there are processors. A day returns how often each kind of trouble
 /// happened. The function returns the number of days with each kind.
 ///
-/// A simulator in which nothing goes wrong proves nothing: so each kind of trouble has a number, and at least one day of
-/// this number must have this kind of trouble. 0 means that the kind may be missing.
-///
-/// # Panics
-/// If a day panics: the function prints the seed and a command that repeats the day. It also panics if a kind of trouble
-/// is too rare.
+/// A simulator in which nothing goes wrong proves nothing: so each kind of trouble has a number, and at least one day
+/// of this number must have this kind of trouble. 0 means that the kind may be missing.
 pub fn simulate<const KINDS: usize>(
     seeds: Range<u64>,
     kinds: [(&str, u64); KINDS],
@@ -130,9 +126,6 @@ fn one_line(event: &str) -> String {
 
 /// Runs some days twice here and once in another process, and compares their events one by one. `test` is the name of
 /// the calling test, which the other process runs alone.
-///
-/// # Panics
-/// If the events of two runs differ, with the first difference.
 pub fn compare(test: &str, day: impl Fn(u64, Trace) -> Trace) {
     let seeds = number("TOUCHLINE_SIM_SEED").map_or(0..COMPARED, |seed| seed..seed + 1);
     if std::env::var_os(EVENTS).is_some() {

@@ -11,18 +11,12 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Waits until a condition is true.
-///
-/// # Panics
-/// If the condition is still false after [`PATIENCE`]: the message contains `what`.
 #[track_caller]
 pub fn until(what: impl Display, condition: impl FnMut() -> bool) {
     assert!(comes(PATIENCE, condition), "waited too long until {what}");
 }
 
 /// Waits until a function returns a value.
-///
-/// # Panics
-/// If there is no value after [`PATIENCE`]: the message contains `what`.
 #[track_caller]
 pub fn until_some<T>(what: impl Display, mut value: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
@@ -34,9 +28,6 @@ pub fn until_some<T>(what: impl Display, mut value: impl FnMut() -> Option<T>) -
 }
 
 /// Waits until a function returns the expected value.
-///
-/// # Panics
-/// If the value still differs after [`PATIENCE`]: the message contains the last value.
 #[track_caller]
 pub fn until_eq<T: PartialEq + Debug>(expected: T, mut value: impl FnMut() -> T) {
     let mut last = value();

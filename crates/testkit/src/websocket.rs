@@ -31,7 +31,7 @@ pub enum Heard {
     Silence,
 }
 
-/// A client.
+/// A client over a WebSocket.
 #[derive(Debug)]
 pub struct WebSocket {
     /// The connection after its handshake.
@@ -80,18 +80,12 @@ pub fn text(text: &str) -> Vec<u8> {
 
 impl WebSocket {
     /// Opens a WebSocket that has sent only its handshake.
-    ///
-    /// # Panics
-    /// If the server does not listen, or rejects the handshake.
     #[track_caller]
     pub fn open(address: SocketAddr) -> Self {
         Self::over(http::socket(address), "")
     }
 
     /// Makes the handshake on a socket, with more header fields.
-    ///
-    /// # Panics
-    /// If the server rejects the handshake.
     #[track_caller]
     pub fn over(mut socket: TcpStream, extra: &str) -> Self {
         socket.write_all(handshake(extra).as_bytes()).expect("the server reads");
@@ -101,9 +95,6 @@ impl WebSocket {
     }
 
     /// Opens a session of the anonymous user.
-    ///
-    /// # Panics
-    /// If the server rejects the client.
     #[track_caller]
     pub fn connected(address: SocketAddr) -> Self {
         let mut websocket = Self::open(address);
@@ -140,9 +131,6 @@ impl WebSocket {
     }
 
     /// Whether bytes or the end have arrived.
-    ///
-    /// # Panics
-    /// If the socket has no descriptor any more.
     pub fn is_readable(&self) -> bool {
         self.socket.set_nonblocking(true).expect("sockets have this option");
         let is_readable = self.socket.peek(&mut [0]).is_ok();
@@ -151,9 +139,6 @@ impl WebSocket {
     }
 
     /// The next frame.
-    ///
-    /// # Panics
-    /// If the frame has an unexpected opcode, or text that is not UTF-8.
     #[track_caller]
     pub fn hear(&mut self) -> Heard {
         self.try_hear().unwrap_or_else(|error| if http::is_silence(&error) { Heard::Silence } else { Heard::End })
@@ -195,9 +180,6 @@ impl WebSocket {
     ///
     /// # Errors
     /// What came instead of a message, or why nothing came.
-    ///
-    /// # Panics
-    /// If a message is not JSON.
     #[track_caller]
     pub fn next_message(&mut self) -> Result<Value, Heard> {
         loop {
@@ -217,18 +199,12 @@ impl WebSocket {
     }
 
     /// The next message.
-    ///
-    /// # Panics
-    /// If no message comes.
     #[track_caller]
     pub fn message(&mut self) -> Value {
         self.next_message().expect("a message comes")
     }
 
     /// Sends a command and returns its reply. Pushes before the reply are skipped.
-    ///
-    /// # Panics
-    /// If no reply comes.
     #[track_caller]
     pub fn ask(&mut self, command: impl Borrow<Value>) -> Value {
         let command = command.borrow();
@@ -260,9 +236,6 @@ impl WebSocket {
     }
 
     /// Sends a command that must succeed, and returns its reply.
-    ///
-    /// # Panics
-    /// If the reply is an error.
     #[track_caller]
     pub fn must(&mut self, command: impl Borrow<Value>) -> Value {
         let command = command.borrow();
@@ -272,9 +245,6 @@ impl WebSocket {
     }
 
     /// The next publication. Other messages are skipped.
-    ///
-    /// # Panics
-    /// If no publication comes.
     #[track_caller]
     pub fn publication(&mut self) -> Value {
         loop {
@@ -286,9 +256,6 @@ impl WebSocket {
     }
 
     /// Skips messages until the connection ends. Returns the end.
-    ///
-    /// # Panics
-    /// If neither a message nor the end comes.
     #[track_caller]
     pub fn close(&mut self) -> Heard {
         loop {

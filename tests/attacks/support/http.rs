@@ -4,13 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use touchline_testkit::http::{HttpClient, socket, with_patience};
+use touchline_testkit::http::{TestClient, socket, with_patience};
 
 use super::server::KEY;
 
 /// A client of a server with the key of its server API.
-pub(crate) fn http(address: SocketAddr) -> HttpClient {
-    HttpClient::new(address, KEY)
+pub(crate) fn http(address: SocketAddr) -> TestClient {
+    TestClient::new(address, KEY)
 }
 
 /// A socket with a small receive buffer.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use touchline_testkit::Folder;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 pub(crate) const KEY: &str = "api-key";
@@ -15,7 +15,7 @@ pub(crate) const SECRET: &str = "token-secret";
 
 /// A running server. It is killed when the value is dropped.
 pub(crate) struct Server {
-    program: Program,
+    program: TestProgram,
     folder: Folder,
     /// The address of HTTP and WebSocket.
     pub(crate) address: SocketAddr,
@@ -131,7 +131,7 @@ impl Server {
     }
 
     fn run(mut command: Command, folder: Folder) -> Self {
-        let program = Program::start(command.current_dir(folder.path()));
+        let program = TestProgram::start(command.current_dir(folder.path()));
         let address = program.address();
         let words = "lines over TCP address=";
         let has_lines = program.errors.text().contains(words);

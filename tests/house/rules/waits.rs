@@ -20,8 +20,8 @@ const WAITERS: &[&str] = &["until(", "until_eq(", "until_some(", "comes("];
 /// The beginning of the comment of a metric that a test may read once.
 const ONCE: &str = "// read once:";
 
-/// The test code of all files: the path, the number of lines before it, and its text. The lab measures by time, and this
-/// file contains examples.
+/// The test code of all files: the path, the number of lines before it, and its text. The lab measures by time, and
+/// this file contains examples.
 fn tests() -> Vec<(PathBuf, usize, String)> {
     let is_lab = |path: &Path| path.components().any(|part| part.as_os_str() == "lab") || path.ends_with("lab.rs");
     let is_other = |path: &Path| is_lab(path) || path.ends_with("rules/waits.rs");
@@ -110,8 +110,8 @@ fn closing(text: &str, open: usize) -> usize {
     text.len()
 }
 
-/// The helpers of a text that contain one of the calls: name and place. A helper is a closure, or a function that returns
-/// a value.
+/// The helpers of a text that contain one of the calls: name and place. A helper is a closure, or a function that
+/// returns a value.
 fn helpers(text: &str, calls: &[String]) -> Vec<(String, std::ops::Range<usize>)> {
     let functions = text.match_indices("fn ").filter_map(|(at, _)| {
         let open = at + text[at..].find(" {\n")? + 1;

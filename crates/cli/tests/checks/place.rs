@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use touchline_testkit::Folder;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 pub(crate) const KEY: &str = "the-key-of-this-test";
@@ -72,12 +72,12 @@ impl Place {
 }
 
 /// A server and its log.
-pub(crate) struct Server(pub(crate) Program);
+pub(crate) struct Server(pub(crate) TestProgram);
 
 impl Server {
     /// Starts the server, and waits until it serves.
     pub(crate) fn start(mut command: Command) -> Self {
-        let server = Server(Program::start(&mut command));
+        let server = Server(TestProgram::start(&mut command));
         server.line("ready address=");
         server
     }

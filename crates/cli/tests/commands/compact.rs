@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use touchline_testkit::postgres::PostgresServer;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 use touchline_testkit::until;
 
 use crate::{text, touchline};
@@ -223,7 +223,7 @@ fn tables_of_postgresql_are_cleared_or_written_anew() {
     // A connection with the application name of a node stays open.
     let url = postgres.url();
     let mut node = Command::new("psql");
-    let _node = Program::start(node.args([&url, "-qc", "SELECT pg_sleep(600)"]).env("PGAPPNAME", "touchline"));
+    let _node = TestProgram::start(node.args([&url, "-qc", "SELECT pg_sleep(600)"]).env("PGAPPNAME", "touchline"));
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'touchline'";
     until("the node connects", || postgres.sql(count) != "0");
     let said = place.bad(&["compact", "--full"]);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use touchline_testkit::http::raw;
 use touchline_testkit::ports::free_port;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const KEY: &str = "a key with blanks\n";
@@ -51,7 +51,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A running server. It is killed when the value is dropped.
 struct Server {
-    program: Program,
+    program: TestProgram,
     file: PathBuf,
     address: String,
 }
@@ -71,7 +71,7 @@ impl Server {
 
     /// Starts a server by a command. `file`: the configuration file, which is removed at the end.
     fn spawn(command: &mut Command, file: PathBuf) -> Self {
-        let program = Program::start(command);
+        let program = TestProgram::start(command);
         let address = program.address().to_string();
         Server { program, file, address }
     }
@@ -89,7 +89,7 @@ impl Server {
     }
 
     /// Starts a watcher of the channel `news:a`, and waits until it watches.
-    fn watch(&self, arguments: &[&str]) -> Program {
+    fn watch(&self, arguments: &[&str]) -> TestProgram {
         let token = text(&run(&["token", "--user", "42", "--config", &self.path()]).stdout);
         let url = format!("ws://{}/connection/websocket", self.address);
         let words = [&["watch", "news:a", "--url", &url, "--token", token.trim()], arguments].concat();
@@ -104,8 +104,8 @@ impl Drop for Server {
 }
 
 /// Starts a watcher, and waits until it watches the channel `news:a`.
-fn watching(command: &mut Command) -> Program {
-    let watcher = Program::start(command);
+fn watching(command: &mut Command) -> TestProgram {
+    let watcher = TestProgram::start(command);
     watcher.errors.find("watching news:a");
     watcher
 }
@@ -288,7 +288,7 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
 
 #[test]
 fn in_development_the_client_is_told_the_cause_too() {
-    let server = Program::start(&mut touchline(&["serve", "--dev", "--no-match", "--port", "0"]));
+    let server = TestProgram::start(&mut touchline(&["serve", "--dev", "--no-match", "--port", "0"]));
     let url = format!("ws://{}/connection/websocket", server.address());
     let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
     let refused = text(&run(&["watch", "news", "--url", &url, "--token", &forged]).stderr);
@@ -411,7 +411,7 @@ fn a_second_signal_does_not_wait_for_the_drain() {
     std::fs::write(&file, CONFIGURATION.replace("\"100ms\"", "\"20m\"")).expect("the temporary directory is writable");
     let mut server = Server::start_with(file, 0);
     // There are so many watchers that the server disconnects some of them late.
-    let _watchers: Vec<Program> = (0..8).map(|_| server.watch(&[])).collect();
+    let _watchers: Vec<TestProgram> = (0..8).map(|_| server.watch(&[])).collect();
     server.program.signal("TERM");
     server.program.errors.find("stopping");
     assert_eq!(server.program.stop().code(), Some(130), "the drain would take longer than PATIENCE");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-use touchline_testkit::http::HttpClient;
+use touchline_testkit::http::TestClient;
 
 /// The known result of one publication.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) fn channel(number: usize) -> String {
 
 impl Ledger {
     /// Publishes one publication with its own idempotency key, and notes the answer.
-    pub(crate) fn publish(&self, client: &mut HttpClient, of: usize, number: u64) -> bool {
+    pub(crate) fn publish(&self, client: &mut TestClient, of: usize, number: u64) -> bool {
         let key = format!("key-{number}");
         let answer =
             client.call("publish", &json!({"channel": channel(of), "data": {"n": number}, "idempotency_key": key}));
@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// Compares the notes with the whole history of each channel.
-    pub(crate) fn check(&self, client: &mut HttpClient, channels: usize) {
+    pub(crate) fn check(&self, client: &mut TestClient, channels: usize) {
         for of in 0..channels {
             let found = history(client, of);
             let offsets: Vec<u64> = found.kept.keys().copied().collect();
@@ -91,7 +91,7 @@ pub(crate) struct Found {
     pub(crate) kept: BTreeMap<u64, u64>,
 }
 
-pub(crate) fn history(client: &mut HttpClient, of: usize) -> Found {
+pub(crate) fn history(client: &mut TestClient, of: usize) -> Found {
     let answer = client.api("history", &json!({"channel": channel(of), "limit": -1}));
     let result = &answer["result"];
     let publications = result["publications"].as_array().unwrap_or_else(|| panic!("no history: {answer}"));

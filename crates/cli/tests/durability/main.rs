@@ -17,7 +17,7 @@ use ledger::{Ledger, history};
 use server::Home;
 use touchline_testkit::nats::NatsServer;
 use touchline_testkit::postgres::PostgresServer;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 use touchline_testkit::{PATIENCE, comes, until, until_eq, until_some};
 
 const CHANNELS: usize = 5;
@@ -42,7 +42,7 @@ fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
 }
 
 /// Starts one server `count` times. Each time all publishers publish, and `end` ends the server at a random moment.
-fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: impl FnMut(Program, &mut Rng)) {
+fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Rng, mut end: impl FnMut(TestProgram, &mut Rng)) {
     let next = AtomicU64::new(0);
     for life in 0..count {
         let server = home.start();
@@ -77,7 +77,7 @@ fn whoever_is_killed_has_lost_nothing_that_was_acknowledged_and_followers_have_i
 #[test]
 fn on_postgresql_too() {
     let scratch = Home::new("killed-postgres-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     kill_again_and_again(&Home::new("killed-postgres").on(postgres.url()), crashes() / 4);
 }
 
@@ -114,7 +114,7 @@ impl Drop for StopAtTheEnd<'_> {
 #[test]
 fn postgresql_may_be_killed_under_a_server_that_goes_on() {
     let scratch = Home::new("postgres-killed-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     let home = Home::new("postgres-killed").on(postgres.url());
     let _server = home.start();
     let (ledger, next, stop) = (Ledger::default(), AtomicU64::new(0), AtomicBool::new(false));
@@ -147,7 +147,7 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
 #[test]
 fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_through_restarts() {
     let scratch = Home::new("outbox-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     let home = Home::new("outbox").on(postgres.url());
     let mut server = Some(home.start());
     let postgres = &postgres;
@@ -179,7 +179,7 @@ fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_thro
 }
 
 /// The offsets that a `touchline watch` has printed, each with its number.
-fn watched(watch: &Program) -> Vec<(u64, u64)> {
+fn watched(watch: &TestProgram) -> Vec<(u64, u64)> {
     let text = watch.out.text();
     let values = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     values.filter_map(|value| Some((value["offset"].as_u64()?, value["data"]["n"].as_u64()?))).collect()
@@ -188,7 +188,7 @@ fn watched(watch: &Program) -> Vec<(u64, u64)> {
 #[test]
 fn nodes_of_a_cluster_share_postgresql() {
     let scratch = Home::new("shared-postgres-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     let nats = NatsServer::start("");
     let homes =
         ["one", "two"].map(|name| Home::new(&format!("shared-postgres-{name}")).on(postgres.url()).joined(&nats.url()));
@@ -232,7 +232,7 @@ fn nodes_of_a_cluster_share_postgresql() {
 #[test]
 fn a_slow_postgresql_stops_only_those_who_need_it() {
     let scratch = Home::new("slow-postgres-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     let home = Home::new("slow-postgres").on(postgres.url());
     let _server = home.start();
     let (mut plain, mut durable) = (home.client(), home.client());
@@ -283,7 +283,7 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
 #[test]
 fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
     let scratch = Home::new("postgres-late-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     postgres.kill();
     let home = Home::new("postgres-late").on(postgres.url());
     let _server = home.start_unready();
@@ -316,9 +316,9 @@ fn lost_power_loses_nothing_that_was_acknowledged() {
 #[test]
 fn lost_power_under_postgresql_too_though_it_would_not_wait_for_the_disk_by_itself() {
     let scratch = Home::new("power-postgres-data");
-    let disk = Disk::new(&scratch.path(), &scratch.path().join("postgres"));
+    let disk = Disk::new(scratch.path(), &scratch.path().join("postgres"));
     let postgres = PostgresServer::start_with(
-        &scratch.path(),
+        scratch.path(),
         &disk.variables(),
         "-c synchronous_commit=off -c wal_writer_delay=10s",
     );
@@ -339,8 +339,8 @@ fn a_disk_that_fails_under_postgresql_is_told_too() {
     // In order: the directory of the tables has no room, the whole database has no room, and syncs of its log fail.
     for (part, fault) in [("postgres/base", "28"), ("postgres", "28"), ("postgres/pg_wal", "s5")] {
         let scratch = Home::new("failing-postgres-data");
-        let disk = Disk::new(&scratch.path(), &scratch.path().join(part));
-        let postgres = PostgresServer::start_with(&scratch.path(), &disk.variables(), "");
+        let disk = Disk::new(scratch.path(), &scratch.path().join(part));
+        let postgres = PostgresServer::start_with(scratch.path(), &disk.variables(), "");
         let home = Home::new("failing-postgres").on(postgres.url());
         let _server = home.start();
         // PostgreSQL ends when it cannot write its log. This call starts it again, as a supervisor does.
@@ -414,7 +414,7 @@ fn one_data_directory_has_one_server() {
 #[test]
 fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
     let scratch = Home::new("down-postgres-data");
-    let postgres = PostgresServer::start(&scratch.path());
+    let postgres = PostgresServer::start(scratch.path());
     let home = Home::new("down-postgres").on(postgres.url());
     let server = home.start();
     assert!(home.client().api("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);

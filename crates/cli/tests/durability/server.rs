@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use touchline_testkit::http::HttpClient;
+use touchline_testkit::http::TestClient;
 use touchline_testkit::ports::free_port;
-use touchline_testkit::process::Program;
+use touchline_testkit::process::TestProgram;
 use touchline_testkit::{Folder, until};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
@@ -103,17 +103,17 @@ impl Home {
     }
 
     /// Starts the server, and waits until it serves.
-    pub(crate) fn start(&self) -> Program {
+    pub(crate) fn start(&self) -> TestProgram {
         self.start_until(|health| health == 200)
     }
 
     /// Starts a server and waits until it listens. It need not be ready.
-    pub(crate) fn start_unready(&self) -> Program {
+    pub(crate) fn start_unready(&self) -> TestProgram {
         self.start_until(|health| health > 0)
     }
 
-    fn start_until(&self, is_there: impl Fn(u16) -> bool) -> Program {
-        let mut server = Program::start(&mut self.command());
+    fn start_until(&self, is_there: impl Fn(u16) -> bool) -> TestProgram {
+        let mut server = TestProgram::start(&mut self.command());
         until("the server serves", || {
             assert!(!server.has_ended(), "the server ended: {}", server.errors.text());
             is_there(self.health())
@@ -145,13 +145,13 @@ impl Home {
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
 
-    pub(crate) fn client(&self) -> HttpClient {
-        HttpClient::new(self.address, "key")
+    pub(crate) fn client(&self) -> TestClient {
+        TestClient::new(self.address, "key")
     }
 
     /// Starts a `touchline watch` that reads a channel from its beginning.
-    pub(crate) fn watch(&self, channel: &str) -> Program {
+    pub(crate) fn watch(&self, channel: &str) -> TestProgram {
         let url = format!("ws://{}/connection/websocket", self.address);
-        Program::start(Command::new(BINARY).args(["watch", channel, "--url", &url]))
+        TestProgram::start(Command::new(BINARY).args(["watch", channel, "--url", &url]))
     }
 }
