@@ -49,6 +49,8 @@ export function sdkClient(server, [, Client, transport], { headers = {}, emulate
   for (const name of ['connecting', 'connected', 'disconnected', 'publication']) client.on(name, (context) => heard.all.push({ ...context, name }));
   client.on('error', ({ error }) => heard.all.push({ ...error, name: 'error' }));
   client.heard = heard;
+  /** The beginnings and ends of its connection. An attempt to connect that fails is none. */
+  client.story = () => heard.all.map(({ name }) => name).filter((name) => ['connecting', 'connected', 'disconnected'].includes(name));
   client.until = (name, code) => heard.first((event) => event.name === name && (code === undefined || event.code === code));
   return client;
 }

@@ -140,7 +140,7 @@ function chat(start, way) {
       const asked = await calls(server, hook, 'answered');
       await until(async () => (await calls(server, hook, 'answered')) >= asked + 4, () => `${hook} is asked again`);
     }
-    for (const one of [ada, bob]) assert.deepEqual(one.heard.all.filter(({ name }) => name !== 'publication').map(({ name }) => name), ['connecting', 'connected']);
+    for (const one of [ada, bob]) assert.deepEqual(one.story(), ['connecting', 'connected']);
     const room = ada.getSubscription('chat:team').heard.all.map(({ name }) => name);
     assert.deepEqual(room, ['subscribing', 'subscribed', 'publication']);
   });
@@ -296,7 +296,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
       await server.api('publish', { channel: 'history:open', data: 'after' });
       await open.heard.first(({ data }) => data === 'after');
       assert.ok(!bad.heard.all.some(({ name }) => name === 'subscribed'));
-      assert.deepEqual(ann.heard.all.map(({ name }) => name), ['connecting', 'connected'], 'the same connection');
+      assert.deepEqual(ann.story(), ['connecting', 'connected'], 'the same connection');
       assert.ok(!server.output.includes('forbidden'), 'the log holds nothing of an answer');
     });
   }
@@ -330,7 +330,7 @@ describe('a backend that fails', { concurrency: 2 }, () => {
     held.splice(0).forEach(release);
     await waiting[2];
     assert.deepEqual(backend.of('/subscribe').map(({ channel }) => channel), ['chat:other', 'chat:held']);
-    assert.deepEqual(ann.heard.all.map(({ name }) => name), ['connecting', 'connected']);
+    assert.deepEqual(ann.story(), ['connecting', 'connected']);
   });
 
   test('hangs at a subscribe that the client takes back: the unsubscribe counts', LIMIT, async (t) => {
