@@ -215,7 +215,7 @@ test('./x test says what it lacks before it installs or compiles anything', LIMI
   }
 });
 
-test('./x run names the missing compiler before it compiles', { timeout: 60_000 }, () => {
+test('./x run names the missing compiler before it compiles', LIMIT, () => {
   assert.match(page('README.md'), /^\.\/x run /m);
   const terminal = new Terminal();
   const said = (path) => {

@@ -55,7 +55,7 @@ SDKS = "examples e2e browser python go java attacks"
 AREAS = [(re.compile(pattern), targets.split()) for pattern, targets in (
     (r"(Cargo\.(toml|lock)|x|tests/run(ner/.*|\.py)|rust-toolchain\.toml|\.cargo/.*|clippy\.toml)$", "everything"),
     (r"crates/(cli|config)/src/", f"crate {SDKS} packages pages"),
-    (r"crates/lab/src/", "crate"),
+    (r"crates/(lab|testkit)/", "crate"),
     (r"crates/\w+/(src|Cargo\.toml|build\.rs|examples)", f"crate {SDKS}"),
     (r"crates/\w+/tests/(?P<program>\w+)", "rust:{program}"),
     (r"tests/attacks/", "attacks"),
@@ -177,11 +177,13 @@ CLIPPY = "clippy --workspace --features touchline/otel --all-targets --locked --
 TESTS = "test --locked --workspace --features touchline/otel".split()
 
 
+HOUSE = ("tests/e2e/house.test.mjs", "console/test/house.test.mjs", "examples/match/test/style.test.mjs")
+
+
 def house(plan):
     """The rules that read texts only."""
     rules = [cargo("house", "rules", [*TESTS, "--test", "house"], Libtest)]
-    files = () if plan.is_quick else ("console/test/house.test.mjs", "examples/match/test/style.test.mjs")
-    return rules + [node("house", ROOT / path, plan) for path in files]
+    return rules + [node("house", ROOT / path, plan) for path in HOUSE if not plan.is_quick]
 
 
 def lints(plan):
@@ -256,8 +258,9 @@ def javascript(suite, plan):
     else:
         others = [*(ROOT / "console/test").glob("*.test.mjs"), *(ROOT / "examples").glob("*/test/*.test.mjs")]
         files = [path for path in e2e if "browser" in path.name]
-        files += sorted(path for path in others if path.name[:5] not in ("house", "style"))
-    found = [node(suite, path, plan) for path in files if plan.name in str(path.relative_to(ROOT))]
+        files += sorted(others)
+    names = {path: str(path.relative_to(ROOT)) for path in files}
+    found = [node(suite, path, plan) for path, name in names.items() if plan.name in name and name not in HOUSE]
     return in_order(found, SLOW)
 
 

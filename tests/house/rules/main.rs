@@ -14,5 +14,4 @@ mod purity;
 mod seeds;
 mod sizes;
 mod waits;
-mod waits;
 mod words;
