@@ -198,7 +198,9 @@ def test_a_change_runs_the_suites_that_it_can_affect(path, suite, programs):
     assert suites.CHECKS <= set(chosen)
 
 
-@pytest.mark.parametrize("path", ["Cargo.lock", "x", "tests/run.py", "tests/runner/jobs.py", "crates/cluster/tests/nats/mod.rs", "some/new/file"])
+@pytest.mark.parametrize("path", [
+    "Cargo.lock", "x", "tests/run.py", "tests/runner/jobs.py", "crates/cluster/tests/nats/mod.rs", "some/new/file",
+])
 def test_a_change_of_everything_or_of_something_unknown_runs_everything(path):
     assert set(suites.affected(["docs/a.md", path], METADATA)) == suites.ALL
 
