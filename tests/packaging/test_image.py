@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
 import urllib.request
@@ -264,7 +265,7 @@ def test_it_drains_at_sigterm(container):
 
 
 def open_websocket(port: int) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), 60)
+    client = socket.create_connection(("127.0.0.1", port), PATIENCE)
     nonce = base64.b64encode(os.urandom(16)).decode()
     client.sendall((
         f"GET /connection/websocket HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
