@@ -40,7 +40,7 @@ fn questions(limit: usize) -> String {
 /// A session on a socket with a small receive buffer.
 fn session(address: SocketAddr) -> WebSocket {
     let mut client = narrow(address);
-    client.must(&json!({"id": 1, "connect": {}}));
+    client.must(json!({"id": 1, "connect": {}}));
     client
 }
 
@@ -100,7 +100,7 @@ fn a_client_that_recovers_30_channels_of_300_kb_at_once_gets_all_and_stays() {
     let mut watch = Watch::begin("30 channels of 300 KB recovered at once", &server);
     for (channel, epoch) in epochs.iter().enumerate() {
         let subscribe = json!({"channel": format!("big:{channel}"), "recover": true, "offset": 0, "epoch": epoch});
-        client.send_json(&json!({"id": channel + 2, "subscribe": subscribe}));
+        client.send_json(json!({"id": channel + 2, "subscribe": subscribe}));
     }
     let mut recovered = vec![0; 30];
     for _ in 0..30 {
@@ -143,7 +143,7 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
     for (number, owner) in owners.iter_mut().enumerate() {
         for name in 0..100 {
             let data = json!({"scope": "devices", "name": format!("{number}-{name}"), "meta": meta});
-            owner.must(&json!({"id": name + 2, "rpc": {"method": "registry.register", "data": data}}));
+            owner.must(json!({"id": name + 2, "rpc": {"method": "registry.register", "data": data}}));
         }
     }
     let mut attacker = session(server.address);
@@ -223,7 +223,7 @@ fn a_slow_subscriber_is_ended_with_its_code() {
     let _alone = alone();
     let server = Server::start();
     let mut attacker = WebSocket::connected(server.address);
-    attacker.must(&json!({"id": 2, "subscribe": {"channel": "loud"}}));
+    attacker.must(json!({"id": 2, "subscribe": {"channel": "loud"}}));
     let mut watch = Watch::begin("a subscriber that stops to read", &server);
     let mut http = http(server.address);
     for _ in 0..1_000 {

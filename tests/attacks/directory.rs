@@ -31,7 +31,7 @@ fn asker(address: SocketAddr) -> (Arc<AtomicBool>, std::thread::JoinHandle<Durat
         let mut worst = Duration::ZERO;
         for id in 2.. {
             let began = Instant::now();
-            let answered = client.try_ask(&json!({"id": id, "presence_stats": {"channel": "room:empty"}})).is_ok();
+            let answered = client.try_ask(json!({"id": id, "presence_stats": {"channel": "room:empty"}})).is_ok();
             worst = worst.max(if answered { began.elapsed() } else { PATIENCE });
             let began = Instant::now();
             let answered = http.request("GET", "/metrics", "", "").is_ok();
@@ -99,9 +99,8 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
     let _alone = alone();
     let server = Server::start();
     let mut silent = WebSocket::connected(server.address);
-    silent.must(
-        &json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": "silent"}}}),
-    );
+    silent
+        .must(json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": "silent"}}}));
     let mut attacker = WebSocket::connected(server.address);
     let call = |id: u32| {
         let data = json!({"scope": "devices", "name": "silent", "data": 1, "timeout_ms": 60_000});
@@ -132,7 +131,7 @@ fn names_of_the_server_itself_are_out_of_reach() {
     let server = Server::start();
     let mut http = http(server.address);
     let mut member = WebSocket::connected(server.address);
-    member.must(&json!({"id": 2, "subscribe": {"channel": "room:a"}}));
+    member.must(json!({"id": 2, "subscribe": {"channel": "room:a"}}));
     let mut watch = Watch::begin("operations on the scope of presence", &server);
     let scope = json!({
         "scope": "$presence",
@@ -192,7 +191,7 @@ fn many_filters_that_are_nearly_the_same_cost_others_nothing() {
     let mut watch = Watch::begin("filters that differ in their last word", &server);
     for (last, attacker) in attackers.iter_mut().enumerate() {
         attacker.send_json(
-            &json!({"id": 2, "subscribe": {"channel": "filtered:a", "tf": filter(last, &"x".repeat(50), 60)}}),
+            json!({"id": 2, "subscribe": {"channel": "filtered:a", "tf": filter(last, &"x".repeat(50), 60)}}),
         );
     }
     let taken = attackers

@@ -81,7 +81,7 @@ fn ports_by_shard(address: SocketAddr, of_first: usize, of_second: usize) -> [Ve
         }
         let Ok(socket) = socket_from(port, address) else { continue };
         let mut client = WebSocket::over(socket, "");
-        let reply = client.must(&json!({"id": 1, "connect": {}}));
+        let reply = client.must(json!({"id": 1, "connect": {}}));
         let id = reply["connect"]["client"].as_str().expect("a client has an id");
         ports[usize::from(&id[24..28] == "0001")].push(port);
     }
@@ -100,7 +100,7 @@ fn silent_sockets_of_one_shard_keep_nobody_out_of_another() {
     pause(Duration::from_millis(500));
     for port in second {
         let mut client = WebSocket::over(socket_from(port, server.address).expect("the kernel answers"), "");
-        client.must(&json!({"id": 1, "connect": {}}));
+        client.must(json!({"id": 1, "connect": {}}));
         silent.retain(is_open);
         assert!(silent.len() > 100, "{} silent sockets are left: the client had to wait for their end", silent.len());
     }
@@ -198,5 +198,5 @@ fn a_stranger_with_a_session_id_commands_nobodys_stream() {
     watch.end(SLACK);
     assert_eq!(forged(&history), 0);
     let mut other = WebSocket::connected(server.address);
-    other.must(&json!({"id": 2, "subscribe": {"channel": "big:forged"}}));
+    other.must(json!({"id": 2, "subscribe": {"channel": "big:forged"}}));
 }

@@ -123,7 +123,7 @@ fn a_publication_that_never_expires_is_delivered() {
     let _alone = alone();
     let server = Server::start();
     let mut client = WebSocket::connected(server.address);
-    client.must(&json!({"id": 2, "subscribe": {"channel": "big:a"}}));
+    client.must(json!({"id": 2, "subscribe": {"channel": "big:a"}}));
     let mut backend = http(server.address);
     let mut watch = Watch::begin("expires_in beyond all time", &server);
     watch.told("taken");

@@ -109,7 +109,7 @@ fn invented_kids_make_the_server_ask_nobody() {
     }));
     let mut watch = Watch::begin("5,000 tokens with invented kids of 2 KB", &server);
     let mut client = WebSocket::open(server.address);
-    client.must(&json!({"id": 1, "connect": {}}));
+    client.must(json!({"id": 1, "connect": {}}));
     let claims = json!({"sub": "", "channel": "shut:a"});
     let mut told: Vec<Told> = (0..5_000)
         .map(|number| {
@@ -136,7 +136,7 @@ fn a_subscription_token_neither_opens_nor_refreshes_a_connection() {
     let mut watch = Watch::begin("a subscription token as a connection token", &server);
     let told = connect(&server, &subscription);
     let mut client = WebSocket::open(server.address);
-    client.must(&json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann", "exp": FAR}))}}));
+    client.must(json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann", "exp": FAR}))}}));
     let subscribed = client.told(&json!({"id": 2, "subscribe": {"channel": "shut:a", "token": subscription}}));
     let refreshed = client.told(&json!({"id": 3, "refresh": {"token": subscription}}));
     watch.told(format!("{told:?} at connect, {refreshed:?} at refresh"));
@@ -159,7 +159,7 @@ fn a_token_for_one_channel_opens_no_other() {
     ];
     for claims in cases {
         let mut client = WebSocket::open(server.address);
-        client.must(&json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann", "exp": FAR}))}}));
+        client.must(json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann", "exp": FAR}))}}));
         let told = client.told(&json!({"id": 2, "subscribe": {"channel": "shut:a", "token": token(&claims)}}));
         watch.told(format!("{told:?}"));
         assert_ne!(told, Told::Done, "{claims}");
@@ -172,7 +172,7 @@ fn ids_of_clients_cannot_be_computed_from_ones_own() {
     let _alone = alone();
     let server = Server::with(&json!({"node": {"shards": 1}}));
     let id = || {
-        let reply = WebSocket::open(server.address).must(&json!({"id": 1, "connect": {}}));
+        let reply = WebSocket::open(server.address).must(json!({"id": 1, "connect": {}}));
         let text = reply["connect"]["client"].as_str().expect("a client has an id").replace('-', "");
         u64::from_str_radix(&text[..16], 16).expect("it is hexadecimal")
     };
@@ -230,7 +230,7 @@ fn an_empty_separator_lets_no_user_into_anothers_channel() {
     let mut watch = Watch::begin("user 1 at the channel of user 12", &server);
     let told = |user: &str| {
         let mut client = WebSocket::open(server.address);
-        client.must(&json!({"id": 1, "connect": {"token": token(&json!({"sub": user, "exp": FAR}))}}));
+        client.must(json!({"id": 1, "connect": {"token": token(&json!({"sub": user, "exp": FAR}))}}));
         client.told(&json!({"id": 2, "subscribe": {"channel": "mine:a#12"}}))
     };
     let (foreign, own) = (told("1"), told("12"));

@@ -70,7 +70,7 @@ impl<'a> Watch<'a> {
         let delivered = Arc::new(AtomicU64::new(0));
         let address = server.address;
         let mut neighbour = WebSocket::connected(address);
-        neighbour.must(&json!({"id": 2, "subscribe": {"channel": "watch:w"}}));
+        neighbour.must(json!({"id": 2, "subscribe": {"channel": "watch:w"}}));
         let over = || Arc::clone(&is_over.0);
         let (flag, seen) = (Arc::clone(&is_heard.0), Arc::clone(&delivered));
         let subscriber = std::thread::spawn(move || subscribe(neighbour, &flag, &seen));

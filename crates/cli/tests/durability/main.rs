@@ -301,7 +301,7 @@ fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
 #[test]
 fn lost_power_loses_nothing_that_was_acknowledged() {
     let home = Home::new("power");
-    let disk = Disk::new(&home.path(), &home.data());
+    let disk = Disk::new(home.path(), &home.data());
     let variables = disk.variables();
     let home = home.with(variables);
     let ledger = Ledger::default();
@@ -351,7 +351,7 @@ fn a_disk_that_fails_under_postgresql_is_told_too() {
 #[test]
 fn a_disk_that_fails_is_told_and_nothing_is_delivered_until_it_works_again() {
     let home = Home::new("failing");
-    let disk = Disk::new(&home.path(), &home.data());
+    let disk = Disk::new(home.path(), &home.data());
     let variables = disk.variables();
     let home = home.with(variables);
     let _server = home.start();

@@ -90,8 +90,7 @@ pub(crate) fn in_file(settings: &mut Settings, scratch: &Scratch) {
 
 pub(crate) fn on_postgres(settings: &mut Settings, link: &Link) {
     settings.store.primary.url = format!("postgres://postgres@{}/postgres?sslmode=disable", link.address);
-    // Short: the tests wait until the database is lost.
-    settings.store.primary.timeout = Duration::from_secs(2);
+    settings.store.primary.timeout = Duration::from_secs(5);
 }
 
 /// A session of a user who is subscribed to a channel, with its client id.

@@ -83,7 +83,7 @@ fn wait_for_types(backend: &Backend, key: &str, expected: &[&str]) -> Vec<Value>
         let all = events(backend).into_iter();
         all.filter(|event| event["partitionkey"] == *key && event["generation"].is_string()).collect()
     };
-    until(&format!("{expected:?} of {key}"), || of_key().len() >= expected.len());
+    until(format_args!("{expected:?} of {key}"), || of_key().len() >= expected.len());
     let found = of_key();
     let types: Vec<_> =
         found.iter().filter_map(|event| event["type"].as_str()?.strip_prefix("io.touchline.")).collect();
