@@ -108,7 +108,7 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
     };
     let mut watch = Watch::begin("500 calls that nobody answers", &server);
     for id in 2..502 {
-        attacker.send_json(&call(id));
+        attacker.send_json(call(id));
     }
     let _ = attacker.socket.set_read_timeout(Some(FLOOD));
     let refused = attacker.next_message();

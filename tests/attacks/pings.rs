@@ -27,7 +27,7 @@ fn sockets_that_ping(name: &'static str, is_connected: bool) {
     for _ in 0..10 {
         let mut attacker = narrow(server.address);
         if is_connected {
-            attacker.must(&serde_json::json!({"id": 1, "connect": {}}));
+            attacker.must(serde_json::json!({"id": 1, "connect": {}}));
         }
         sockets.push(attacker.socket);
     }
