@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use serde_json::json;
-use touchline_testkit::http::{TestClient, request};
+use touchline_testkit::http::{TestClient, raw};
 use touchline_testkit::process::TestProgram;
 use touchline_testkit::until;
 
@@ -23,8 +23,9 @@ fn address(dev: &TestProgram) -> SocketAddr {
     address.parse().expect("an address")
 }
 
+/// The head and the body of a page.
 fn get(address: SocketAddr, path: &str) -> String {
-    request(address, "GET", path, "", "").1
+    raw(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
 }
 
 #[test]

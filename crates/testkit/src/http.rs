@@ -69,7 +69,7 @@ impl TestClient {
         };
         let length = body.len();
         let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
+            format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
         socket.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
         let (mut answer, mut some) = (Vec::new(), [0; 64 * 1024]);
         loop {
@@ -126,7 +126,7 @@ pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
 #[track_caller]
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}");
     let answer = raw(address, format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
     (status(&answer), answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }
