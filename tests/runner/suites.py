@@ -15,7 +15,7 @@ from .parsers import Build, Go, Libtest, Lines, Pytest, Step, Tap
 # first, then those that mostly wait, then those that measure and have the machine for themselves.
 PHASES = (
     (("formatting", "house", "lints", "build", "examples", "static", "rust"), ("prepare",)),
-    (("e2e", "packages"), ("server", "pages"), ("python", "go", "java", "browser")),
+    (("e2e", "packages", "pages"), ("server",), ("python", "go", "java", "browser")),
     (("attacks", "lab"),),
 )
 # The suites that --long adds after the repetition of failed tests.
