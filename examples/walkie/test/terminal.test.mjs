@@ -79,7 +79,8 @@ test('a second speaker queues, and a dispatcher does not', async () => {
   assert.equal(await bob.end, 0, bob.text);
   await until(() => listener.sound.length >= first.pcm.length + second.pcm.length, () => `both are heard: ${listener.text}`);
   assert.ok(listener.sound.equals(Buffer.concat([first.pcm, second.pcm])), 'one behind the other');
-  const cas = terminal('queue', 'Cas', '--say', first.file);
+  // So long that the dispatcher comes before its end.
+  const cas = terminal('queue', 'Cas', '--say', wav('cas.wav', 1_000).file);
   await says(listener, 'Cas speaks');
   const control = terminal('queue', 'Control', '--say', third.file, '--token', dispatcherToken('queue'));
   assert.equal(await control.end, 0, control.text);

@@ -44,7 +44,7 @@ fn the_databases_do_what_the_rules_say() {
         let mut real = Real::open(url);
         real.lane_max = 1_000_000;
         let nodes = if real.has_leases() { NODES } else { &NODES[..1] };
-        for seed in 0..25 {
+        for seed in 0..super::seeds(25) {
             let _seed = Seed(seed);
             real.empty();
             let mut model = Model::new(real.has_leases());

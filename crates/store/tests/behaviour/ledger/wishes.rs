@@ -62,7 +62,7 @@ fn some_event(random: &mut Rng, number: u64) -> OutboxEvent {
 fn every_node_tells_every_endpoint_that_some_node_has_named() {
     on_each_with("wishes", "-c fsync=off", |url| {
         let mut real = Real::open(url);
-        for seed in 0..40 {
+        for seed in 0..super::seeds(40) {
             real.empty();
             let mut random = Rng::with_seed(seed);
             let (mut named, mut expected) = (Vec::<EndpointWish>::new(), BTreeMap::<String, Vec<String>>::new());
