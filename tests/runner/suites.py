@@ -36,9 +36,8 @@ NEED_BUILD = ALL - CHECKS - {"build", "prepare"}
 SERVER = {"it": 8, "behaviour": 8, "durability": None, "touchline_server": None, "touchline_lab": None, "commands": None, "checks": None,
           "serve": None, "operators": None, "limits": None, "ephemeral": None, "configuration": None, "facts": None, "refusals": None}
 MEASURE = ("attacks", "lab")
-# Programs whose failed tests are repeated: processes, ports and timeouts decide about them. Durability is left out: its crashes come at
-# random times, so that a loss may not come again.
-REPEATED = set(SERVER) - {"durability", "touchline_server", "touchline_lab"} | {"lab"}
+# Programs whose failed tests are repeated: processes, ports and timeouts decide about them.
+REPEATED = set(SERVER) - {"touchline_server", "touchline_lab"} | {"lab"}
 # Tests that are never repeated, in any program: another run has another seed, and a bound of memory is a bound.
 NEVER = re.compile(r"propert|fuzz|simulat|model|memory|seed", re.IGNORECASE)
 QUICK_BUT = {"durability", "it", "behaviour", "attacks", "lab", "commands", "operators", "serve", "simulation", "cluster"}
