@@ -202,7 +202,7 @@ test('./x test says what it lacks before it installs or compiles anything', LIMI
     assert.match(old, /the tests need Node\.js 20\.14 or newer, but found 18\.20\.4/);
     assert.equal(existsSync(join(terminal.directory, 'ran')), false, old);
     // A machine without Rust and without the module of Python that makes environments.
-    const python = execFileSync('sh', ['-c', 'command -v python3'], { encoding: 'utf8' }).trim();
+    const python = execFileSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' }).trim();
     stub('python3', `[ "$1" != -c ] && exec ${python} "$@"`);
     rmSync(join(terminal.directory, 'cargo'));
     terminal.environment.PATH = `${terminal.directory}:/usr/bin:/bin`;
