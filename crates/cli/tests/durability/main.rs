@@ -251,7 +251,7 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
                      AND mode = 'AccessExclusiveLock' AND granted";
         until("the table is locked", || postgres.sql(locks) != "0");
         let waiting = scope.spawn(|| durable.api("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
-        // The queue behind this publication accepts QUEUE publications. The rest is refused at once.
+        // After this publication the queue accepts QUEUE publications. The rest is refused at once.
         let waiting_locks = "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass \
                              AND NOT granted";
         until("the publication waits for the table", || postgres.sql(waiting_locks) != "0");
