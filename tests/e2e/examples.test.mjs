@@ -102,7 +102,8 @@ describe('examples', () => {
     const secrets = { TOUCHLINE_HTTP_API_KEY: 'a-key-that-is-long-enough', TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY: 'a-secret-of-thirty-two-bytes-or-so' };
     const words = Object.entries(secrets).map((secret) => secret.join('='));
     const check = async (file) => {
-      const said = run('env', '--unset=TOUCHLINE_BIN', ...words, binary, 'check', file);
+      const unset = Object.keys(process.env).filter((name) => name.startsWith('TOUCHLINE_')).map((name) => `--unset=${name}`);
+      const said = run('env', ...unset, ...words, binary, 'check', file);
       return [await said.end, said.text];
     };
     const [code, text] = await check(example('device/touchline.toml'));

@@ -33,7 +33,7 @@ TESTED = ALL - CHECKS - {"build", "static", "prepare"}
 NEED_BUILD = ALL - CHECKS - {"build", "prepare"}
 
 # Rust programs that start processes or servers, with the number of threads that their waiting allows (None: one for each processor).
-SERVER = {"it": 8, "behaviour": 8, "durability": None, "touchline_server": None, "touchline_lab": None, "commands": None, "checks": None,
+SERVER = {"it": 4, "behaviour": 6, "durability": None, "touchline_server": None, "touchline_lab": None, "commands": None, "checks": None,
           "serve": None, "operators": None, "limits": None, "ephemeral": None, "configuration": None, "facts": None, "refusals": None}
 MEASURE = ("attacks", "lab")
 # Programs whose failed tests are repeated: processes, ports and timeouts decide about them.
