@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
+use touchline_clock::Clock;
 use touchline_config::{Settings, WhenCutOff, WrittenKey};
 use touchline_engine::ShardId;
 use touchline_engine::bans::Bans;
@@ -25,7 +26,7 @@ use crate::net::port::{Port, PortRole};
 use crate::node::{Node, NodeHandles};
 use crate::preparation::{Ports, prepare};
 use crate::reactions::ReactionsStart;
-use crate::runtime::clock::Clock;
+use crate::runtime::clock::NodeClock;
 use crate::runtime::generation::NewestGeneration;
 use crate::runtime::reaction_mailbox::ReactionMailbox;
 use crate::runtime::reload::SettingsSource;
@@ -54,6 +55,7 @@ struct Program {
     source: Option<(Box<dyn SettingsSource>, Vec<WrittenKey>)>,
     sites: Vec<Site>,
     routes: Routes,
+    clock: Clock,
     /// A path that the program gave twice; None = it gave no path twice.
     doubled: Option<String>,
 }
@@ -78,6 +80,13 @@ impl ServerBuilder {
     /// `written`: the keys from which the settings of this start were made.
     pub fn settings_from(mut self, source: impl SettingsSource, written: Vec<WrittenKey>) -> Self {
         self.program.source = Some((Box::new(source), written));
+        self
+    }
+
+    /// Sets the clock of the node. Without this call it is the system's. A program that tests its own handlers can stop
+    /// the clock and move it. The databases and NATS keep their own time.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.program.clock = clock;
         self
     }
 
@@ -112,12 +121,12 @@ impl Server {
 
     fn bind_with(mut settings: Settings, program: Program) -> Result<Server, StartError> {
         let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
-        let access =
-            AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named, None)?;
+        let access = access_of(&settings, &program.clock)?;
         let ((tls, renewal), fetcher) = (PortsTls::open(&settings)?, fetcher_of(&access)?);
         let (listeners, addresses) = listen_everywhere(&settings, &ports, &tls)?;
         name_node(&mut settings, &addresses);
-        let (id, clock) = (format!("{:016x}{:016x}", random_number()?, random_number()?), Clock::start());
+        let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
+        let clock = NodeClock::start(program.clock);
         let told = events::endpoints(&settings)?;
         let wants = events::wants(&told, settings.store.primary.is_shared());
         let events = (!told.is_empty()).then(|| make_teller(&settings, &wants, told)).transpose()?;
@@ -125,8 +134,8 @@ impl Server {
         let endpoints = Endpoints::new(&settings, program.handler.as_ref()).map_err(StartError::hook)?;
         let (registry, registry_messages) = std::sync::mpsc::channel();
         let signer = new_signer()?;
-        let facts =
-            NodeFacts { id: &id, signer: &signer, bans: Arc::new(bans_of(&settings)?), scopes: directory.scopes() };
+        let (bans, scopes) = (Arc::new(bans_of(&settings)?), directory.scopes());
+        let facts = NodeFacts { id: &id, clock: clock.time(), signer: &signer, bans, scopes };
         let digest = program.source.as_ref().map_or(0, |(_, written)| touchline_config::digest(written));
         let written = program.source.as_ref().map_or(Vec::new(), |(_, written)| written.clone());
         let parts = MadeParts { access: Arc::new(access), endpoints, wants, digest, written };
@@ -198,6 +207,11 @@ fn open_databases(
     Ok(())
 }
 
+/// Reads the keys of tokens and of the server API.
+fn access_of(settings: &Settings, clock: &Clock) -> Result<AccessControl, StartError> {
+    AccessControl::new(&settings.client, (&settings.http_api, &settings.grpc_api), operations_named, (None, clock))
+}
+
 /// Fetches the keys of all issuers before a port is bound. Clients that connect at once find the keys, and no client
 /// waits at a port that does not answer yet.
 fn fetcher_of(access: &AccessControl) -> Result<Option<KeyFetcher>, StartError> {
@@ -214,7 +228,7 @@ fn new_signer() -> Result<Arc<HmacSigner>, StartError> {
 /// Makes the directory of names and groups of a node.
 fn directory_of(
     settings: &Settings,
-    (id, clock): (&str, &Clock),
+    (id, clock): (&str, &NodeClock),
     kinds: EventKinds,
 ) -> Result<Directory<ReplyTo>, StartError> {
     let directory = Directory::new(

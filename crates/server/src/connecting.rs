@@ -81,6 +81,7 @@ pub fn try_connections(settings: &Settings) -> Result<Vec<ConnectionTrial>, Star
 
 /// Until when the certificates of the ports are valid; of a chain, the one that ends first.
 fn certificates(settings: &Settings) -> Vec<ConnectionTrial> {
+    // real time: a trial before a node runs.
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let trials = tls::validities(settings).into_iter().map(|(section, end)| {
         let outcome = match end {

@@ -98,12 +98,12 @@ impl RunningDrain {
                 forecast.timeout_s()
             );
         }
-        RunningDrain { plan, began: Instant::now(), room: node.drain.room().0 }
+        RunningDrain { plan, began: node.clock.time().now(), room: node.drain.room().0 }
     }
 
     /// Sets how far the shards must be by now. The caller calls it often.
     pub(crate) fn advance(&mut self, node: &Node) {
-        let elapsed_s = self.began.elapsed().as_secs_f64();
+        let elapsed_s = node.clock.time().since(self.began).as_secs_f64();
         // The pace is kept as long as the same nodes are there, because operators have seen its forecast. It is also
         // kept when no node is left to take clients: the remaining clients are served in the meantime.
         let (room, _) = node.drain.room();

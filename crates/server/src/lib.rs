@@ -18,7 +18,8 @@
 //! ```
 //!
 //! A program that decides by itself which client may do what passes a [`HookHandler`] to [`Server::builder`]. It adds
-//! paths of its own by [`ServerBuilder::route`], and pages by [`ServerBuilder::site`].
+//! paths of its own by [`ServerBuilder::route`], and pages by [`ServerBuilder::site`]. Its tests stop the
+//! node's clock and move it by [`ServerBuilder::clock`].
 //!
 //! # Where to begin
 //!
@@ -120,6 +121,7 @@ pub use runtime::reload::{ReadSettings, ReloadRefusal, Reloaded, SettingsSource}
 pub use server::{Running, Server};
 pub use start_error::StartError;
 pub use tls::{TlsError, read_pem};
+pub use touchline_clock::{Clock, ClockHand};
 pub use touchline_config::{
     ApiJwksSettings, ApiKeySettings, AutocertSettings, BadNetwork, ClientAuth, ClientTlsSettings, ClientUser,
     ClusterSettings, ConsumerSettings, ConsumerSources, ConsumerType, EmulationSettings, EndpointSettings,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use tokio::sync::mpsc::UnboundedSender;
+use touchline_clock::Clock;
 use touchline_config::{Settings, WrittenKey};
 use touchline_engine::bans::Bans;
 use touchline_engine::directory::{Scopes, ToldChanges};
@@ -37,6 +38,7 @@ use crate::trial::track_limits;
 /// What stays the same for a node from one generation to the next.
 pub(crate) struct NodeFacts<'n> {
     pub(crate) id: &'n str,
+    pub(crate) clock: &'n Clock,
     pub(crate) signer: &'n Arc<HmacSigner>,
     pub(crate) bans: Arc<Bans>,
     /// The scopes with the options of the new generation.
@@ -90,7 +92,7 @@ pub(crate) fn make_generation(
     facts: NodeFacts<'_>,
     taken_over: TakenOver<'_>,
 ) -> Result<MadeGeneration, StartError> {
-    let NodeFacts { id, signer, bans, scopes } = facts;
+    let NodeFacts { id, clock, signer, bans, scopes } = facts;
     let kinds = wants.kinds;
     let counted = taken_over.limit_metrics;
     let limits = taken_over.limits.map_or_else(|| limits_of(&settings.client, counted), Ok)?;
@@ -117,7 +119,7 @@ pub(crate) fn make_generation(
         None => hooks_of(&settings, endpoints, taken_over.hook_counts.unwrap_or_default()).unzip(),
     };
     let (proxies, origins) = (proxies_of(&settings)?, Origins::parse(&settings.client.allowed_origins)?);
-    let consumers = ConsumerMetrics::of(&settings.consumers, taken_over.consumers);
+    let consumers = ConsumerMetrics::of(&settings.consumers, taken_over.consumers, clock);
     let generation = Generation {
         number,
         digest,

@@ -29,7 +29,7 @@ use crate::net::admission::{Admission, AdmissionControl, Denial, address_key};
 use crate::net::headers::Headers as _;
 use crate::net::port::PortRole;
 use crate::net::remote::Remote;
-use crate::runtime::clock::Clock;
+use crate::runtime::clock::NodeClock;
 use crate::runtime::connected_users::ConnectedUsers;
 use crate::runtime::event_mailbox::EventMailbox;
 use crate::runtime::fact_names::KnownFacts;
@@ -77,7 +77,7 @@ pub(crate) struct Node {
     pub(crate) reload: OnceLock<ReloadFn>,
     /// The newest generation, which a reload replaces.
     pub(crate) newest: Arc<NewestGeneration>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: NodeClock,
     pub(crate) id: String,
     /// Proves which client has sent a request of `/emulation`.
     pub(crate) signer: Arc<HmacSigner>,
@@ -146,7 +146,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(newest: Arc<NewestGeneration>, clock: Clock, id: String, handles: NodeHandles) -> Self {
+    pub(crate) fn new(newest: Arc<NewestGeneration>, clock: NodeClock, id: String, handles: NodeHandles) -> Self {
         let NodeHandles { shards, registry, cluster, signer, events, reactions, seen, web } = handles;
         let generation = newest.get();
         let settings = &generation.settings;

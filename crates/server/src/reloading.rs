@@ -236,7 +236,7 @@ impl Exchange<'_> {
         }
         let of_api = (&settings.http_api, &settings.grpc_api);
         let before = Some(&*self.before.access);
-        let access = AccessControl::new(&settings.client, of_api, operations_named, before)?;
+        let access = AccessControl::new(&settings.client, of_api, operations_named, (before, self.node.clock.time()))?;
         let fetcher = KeyFetcher::start(&access.key_sets).map_err(of_system)?;
         let is_new = |set: &Arc<_>| !self.before.access.key_sets.iter().any(|before| Arc::ptr_eq(before, set));
         // Without its keys, a new issuer could admit no client.
@@ -264,6 +264,7 @@ impl Exchange<'_> {
         };
         let facts = NodeFacts {
             id: &node.id,
+            clock: node.clock.time(),
             signer: &node.signer,
             bans: Arc::clone(&before.session.bans),
             scopes: before.session.scopes.with_options(&settings.registry.scopes),
@@ -290,7 +291,9 @@ impl Exchange<'_> {
         keep_at_least(&mut streams, &before);
         let (done, are_open) = std::sync::mpsc::channel();
         cluster.set_streams(streams, Box::new(move || done.send(()).unwrap_or_default()));
+        // real time: a limit of NATS.
         let until = Instant::now() + STREAMS_PATIENCE;
+        // real time: as above.
         let is_over = || Instant::now() >= until || self.node.drain.has_begun();
         while are_open.recv_timeout(LOOK_INTERVAL).is_err() {
             if !is_over() {
@@ -350,7 +353,7 @@ impl Exchange<'_> {
     ) {
         let Some(consumers) = consumers else { return };
         if let Some(mut before) = threads.consumers.take() {
-            before.stop(Instant::now() + CONSUMERS_PATIENCE);
+            before.stop(CONSUMERS_PATIENCE);
         }
         match RunningConsumers::start(self.node, consumers) {
             Ok(running) => threads.consumers = running,

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -237,13 +237,13 @@ impl Running {
 
     fn drain_and_stop(&mut self) {
         let timeout = self.node.generation().settings.shutdown.timeout;
-        let until = Instant::now() + timeout;
+        let until = self.node.clock.time().now() + timeout;
         let mut drain = RunningDrain::begin(&self.node);
         note_activity(&self.node, "drain", "", "ok");
         // A running reload holds the lock, and sees that the node stops. Its threads end after the drain.
         let consumers = self.replaced.try_lock().ok().and_then(|mut threads| threads.consumers.take());
         if let Some(mut consumers) = consumers {
-            consumers.stop(until);
+            consumers.stop(timeout);
         }
         // The rest of the time is for the close frames of clients whose backend has not answered by then.
         let patience_ms = timeout.as_millis() as u64 / 10 * 9;
@@ -253,10 +253,11 @@ impl Running {
             self.node.send(shard as ShardId, Message::Drain { patience_ms, done });
             drains.push(drained);
         }
-        while Instant::now() < until
+        while self.node.clock.time().now() < until
             && drains.iter_mut().any(|drained| drained.try_recv() == Err(oneshot::error::TryRecvError::Empty))
         {
             drain.advance(&self.node);
+            // real time: a heartbeat that reads the node's clock.
             std::thread::sleep(Duration::from_millis(10));
         }
         self.node.is_stopped.store(true, Relaxed);
@@ -267,7 +268,7 @@ impl Running {
             std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
         drop(fetcher);
         if let Some(mut consumers) = consumers {
-            consumers.stop(Instant::now());
+            consumers.stop(Duration::ZERO);
         }
         if let (Some(hooks), Some(worker)) = (&self.node.newest.get().hooks, worker) {
             hooks.send(HookMessage::Stop);
@@ -337,7 +338,7 @@ mod tests {
     use std::net::{SocketAddr, TcpStream};
     use std::path::PathBuf;
     use std::sync::Weak;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use touchline_config::Settings;
     use touchline_engine::claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};

@@ -60,3 +60,30 @@ fn the_crate_of_settings_reads_files_and_nothing_else() {
     let broken: Vec<String> = names.filter(|name| NOT_FOR_SETTINGS.contains(name)).map(str::to_owned).collect();
     report("not for touchline-config", &broken);
 }
+
+/// The clocks of the system, and waits that follow them.
+const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "tokio::time::", "thread::sleep"];
+/// The beginning of the comment of code that does not follow the node's clock.
+const REAL_TIME: &str = "// real time:";
+
+/// The lines of a file of the server that follow the system's clocks without a reason.
+fn clock_readers(text: &str) -> Vec<(usize, &str)> {
+    let lines: Vec<&str> = product_lines(text).collect();
+    let is_broken = |at: &usize| {
+        let code = lines[*at].split("//").next().unwrap_or_default();
+        let has_reason = *at > 0 && lines[*at - 1].contains(REAL_TIME);
+        CLOCKS.iter().any(|word| code.contains(word)) && !code.trim_start().starts_with("use ") && !has_reason
+    };
+    (0..lines.len()).filter(is_broken).map(|at| (at + 1, lines[at].trim())).collect()
+}
+
+#[test]
+fn the_server_follows_the_clock_of_its_node() {
+    let mut broken = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with(root().join("crates/server/src"))) {
+        broken.extend(clock_readers(&text).iter().map(|(line, code)| format!("{}:{line} {code}", path.display())));
+    }
+    report("the system's clock instead of the node's, without a comment `// real time: …`", &broken);
+    let text = "let a = Instant::now();\n// real time: why\nlet b = Instant::now();\nnode.clock.elapsed_us();\n";
+    assert_eq!(clock_readers(text), [(1, "let a = Instant::now();")]);
+}

@@ -30,7 +30,7 @@ pub(super) async fn add_held_entries(node: &Node, rows: &mut [ConnectionRow], un
         let owners = part.iter().map(|row| row.client).collect();
         let (reply, answer) = oneshot::channel();
         node.send_to_registry(RegistryMessage::Held { owners, most: LISTED_ENTRIES_MAX, reply });
-        match tokio::time::timeout(left, answer).await {
+        match node.clock.time().timeout(left, answer).await {
             Ok(Ok(held)) => part.iter_mut().zip(&held).for_each(|(row, held)| write_held(&mut row.json, held)),
             _ => part.iter_mut().for_each(|row| reopen(&mut row.json, |out| out.extend_from_slice(MISSING))),
         }

@@ -16,7 +16,7 @@ const TURN_TIME: Duration = Duration::from_secs(5);
 
 /// Whether every shard's event loop responds in time.
 pub(crate) async fn turns(node: &Node) -> bool {
-    let turned = tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await;
+    let turned = node.clock.time().timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await;
     turned.is_ok_and(|turned| turned.len() == node.shards.len())
 }
 

@@ -149,7 +149,10 @@ impl Scrape {
             key_sets: KeySetCollector([("client.token".to_owned(), KeySetFigures::default())].into()),
             bans: BanCollector::nothing(),
             limits: Some(LimitCollector { metrics: Arc::new(limits), sizes: TableSizes::default() }),
-            consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new("shop"))]),
+            consumers: ConsumerCollector(vec![Arc::new(ConsumerMetrics::new(
+                "shop",
+                &touchline_clock::Clock::system(),
+            ))]),
             seen: Some(SeenCollector::of(&SeenUsers::new(true))),
             node: NodeFigures {
                 certificates: vec![("http_server.tls", 0)],

@@ -12,6 +12,7 @@ use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Uri, Version};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::MissedTickBehavior;
 use touchline_protocol::Error;
 
 use super::callers::log_refused_operation;
@@ -158,8 +159,9 @@ impl TraceStream {
         if connection.write_all(HEAD).await.is_err() {
             return;
         }
+        // real time: a heartbeat that reads the node's clock.
         let mut steps = tokio::time::interval(STEP);
-        steps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut input = [0; 64];
         loop {
             tokio::select! {
@@ -173,7 +175,7 @@ impl TraceStream {
             let Ok(seen) = self.ask(&json!({})).await else { return };
             let lines = lines(&seen, &mut self.missing);
             if !lines.is_empty() {
-                let writing = tokio::time::timeout(WRITE_TIME, connection.write_all(lines.as_bytes()));
+                let writing = self.node.clock.time().timeout(WRITE_TIME, connection.write_all(lines.as_bytes()));
                 tokio::select! {
                     written = writing => match written {
                         Ok(Ok(())) => {}

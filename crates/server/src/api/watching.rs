@@ -35,6 +35,7 @@ pub(crate) fn start_watching(node: &Arc<Node>) -> io::Result<()> {
             look(&node);
             let is_watched = node.console.is_watched(node.clock.now_ms(), LEASE_MS);
             drop(node);
+            // real time: a heartbeat that reads the node's clock.
             thread::sleep(if is_watched { WATCHED_STEP } else { STEP });
         }
     };

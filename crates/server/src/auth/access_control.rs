@@ -1,5 +1,6 @@
 //! Access control: the token verifier of clients, the callers of the server API, and the keys of both.
 
+use touchline_clock::Clock;
 use touchline_config::{GrpcApiSettings, HttpApiSettings};
 use touchline_engine::ClientSettings;
 
@@ -27,9 +28,9 @@ impl AccessControl {
         client: &ClientSettings,
         (http_api, grpc_api): (&HttpApiSettings, &GrpcApiSettings),
         find: FindOperations,
-        before: Option<&AccessControl>,
+        (before, clock): (Option<&AccessControl>, &Clock),
     ) -> Result<Self, StartError> {
-        let mut key_sets = KeySets::after(before.map(|before| &before.key_sets));
+        let mut key_sets = KeySets::after(before.map(|before| &before.key_sets), clock);
         let verifier = TokenVerifier::new(client, &mut key_sets)?;
         let api = ApiAccess::new(http_api, find, &mut key_sets)?.with_grpc(grpc_api);
         let api = match before {

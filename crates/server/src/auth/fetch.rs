@@ -103,15 +103,15 @@ pub(crate) fn fetch_once(sets: &KeySets) -> io::Result<Vec<(String, String)>> {
 async fn follow(set: Arc<KeySet>, mut first: Option<mpsc::Sender<()>>) {
     let mut log = FetchLog::default();
     loop {
-        let began = tokio::time::Instant::now();
+        let began = set.clock.now();
         let outcome = fetch(&set).await;
         log.note(&set, outcome.as_ref().err());
         drop(first.take());
         // A failed fetch is retried as soon as the interval allows.
         let next = outcome.unwrap_or(FETCH_INTERVAL);
-        tokio::time::sleep_until(began + FETCH_INTERVAL).await;
+        set.clock.sleep_until(began + FETCH_INTERVAL).await;
         tokio::select! {
-            () = tokio::time::sleep_until(began + next) => {}
+            () = set.clock.sleep_until(began + next) => {}
             () = set.wanted.notified() => {}
         }
     }
@@ -122,8 +122,8 @@ async fn follow(set: Arc<KeySet>, mut first: Option<mpsc::Sender<()>>) {
 /// # Errors
 /// Why the set cannot be used, without any part of the answer. The known keys stay.
 async fn fetch(set: &KeySet) -> Result<Duration, String> {
-    let began = Instant::now();
-    let outcome = match tokio::time::timeout(FETCH_TIMEOUT, ask(set)).await {
+    let began = set.clock.now();
+    let outcome = match set.clock.timeout(FETCH_TIMEOUT, ask(set)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(format!("no answer within {FETCH_TIMEOUT:?}")),
     };
@@ -192,9 +192,9 @@ impl FetchLog {
             self.logged = None;
             return;
         };
-        self.failing_since.get_or_insert_with(Instant::now);
-        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
-            self.logged = Some(Instant::now());
+        self.failing_since.get_or_insert_with(|| set.clock.now());
+        if self.logged.is_none_or(|logged| set.clock.since(logged) >= LOG_INTERVAL) {
+            self.logged = Some(set.clock.now());
             tracing::warn!(keys, address, fault, "the keys of an issuer cannot be fetched; the known keys stay in use");
         }
     }

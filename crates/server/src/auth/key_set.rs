@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use tokio::sync::Notify;
+use touchline_clock::Clock;
 use touchline_config::ClientTlsSettings;
 
 use super::jwk::ParsedSet;
@@ -44,6 +45,7 @@ pub(crate) struct KeySet {
     pub(crate) section: String,
     pub(super) uri: Uri,
     pub(super) client: HttpClient,
+    pub(super) clock: Clock,
     pub(crate) counts: FetchCounts,
     tls: ClientTlsSettings,
     fetched: RwLock<Arc<FetchedKeys>>,
@@ -111,7 +113,7 @@ impl KeySet {
 
     /// Returns the keys with a `kid`; None = unknown, because no fetch has succeeded for too long.
     pub(super) fn find<'k>(&self, kid: &'k str) -> Option<Found<'k>> {
-        self.find_at(kid, Instant::now())
+        self.find_at(kid, self.clock.now())
     }
 
     fn find_at<'k>(&self, kid: &'k str, now: Instant) -> Option<Found<'k>> {
@@ -123,7 +125,7 @@ impl KeySet {
     /// Whether the fetch of `found`, in which no key has signed a token, began after the token was first sent. If not,
     /// the endpoint is asked, at most once in [`FETCH_INTERVAL`].
     pub(super) fn was_asked_since_shown(&self, found: &Found<'_>, token: &str) -> bool {
-        self.was_asked_at(found, token, Instant::now())
+        self.was_asked_at(found, token, self.clock.now())
     }
 
     fn was_asked_at(&self, found: &Found<'_>, token: &str, now: Instant) -> bool {
@@ -170,17 +172,25 @@ pub(super) struct EndpointRow<'a> {
 }
 
 /// All key sets of a node. Settings that name the same address in the same way share one set.
-#[derive(Default)]
 pub(crate) struct KeySets {
+    clock: Clock,
     sets: Vec<Arc<KeySet>>,
     /// The sets of the previous settings, with their keys.
     before: Vec<Arc<KeySet>>,
 }
 
+/// Sets that are tried, and not followed by a node.
+impl Default for KeySets {
+    fn default() -> Self {
+        KeySets::after(None, &Clock::system())
+    }
+}
+
 impl KeySets {
     /// Makes an empty list of sets. A set that is added is taken from `before` if it is there.
-    pub(super) fn after(before: Option<&KeySets>) -> Self {
-        KeySets { sets: Vec::new(), before: before.map_or_else(Vec::new, |before| before.sets.clone()) }
+    pub(super) fn after(before: Option<&KeySets>, clock: &Clock) -> Self {
+        let before = before.map_or_else(Vec::new, |before| before.sets.clone());
+        KeySets { clock: clock.clone(), sets: Vec::new(), before }
     }
 
     /// Ends the adding. The previous sets that were not added again are dropped.
@@ -217,6 +227,7 @@ impl KeySets {
             section: row.section.to_owned(),
             client: HttpClient::new(row.tls_section, row.tls, FETCH_TIMEOUT)?,
             uri,
+            clock: self.clock.clone(),
             counts: FetchCounts::default(),
             tls: row.tls.clone(),
             fetched: RwLock::default(),

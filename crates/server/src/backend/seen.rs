@@ -96,5 +96,6 @@ async fn stored(store: &Store, users: &[Box<str>], after_s: u64) -> Option<Vec<S
         let _ = sender.send(result);
     };
     store.seen(users, after_s, Box::new(done));
+    // real time: a limit of the database.
     tokio::time::timeout(READ_TIMEOUT, reply).await.ok()?.ok()?.ok()
 }

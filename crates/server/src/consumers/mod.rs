@@ -168,12 +168,16 @@ impl RunningConsumers {
         Ok(Some(RunningConsumers { stop, thread: Some(thread) }))
     }
 
-    /// Stops the consumers after the commands under way, and ends the thread. After `until` the thread is left to end
+    /// Stops the consumers after the commands under way, and ends the thread. After `longest` the thread is left to end
     /// on its own. Commands that are under way then are not committed, and another node carries them out again.
-    pub(crate) fn stop(&mut self, until: Instant) {
+    pub(crate) fn stop(&mut self, longest: Duration) {
         self.stop.send_replace(true);
         let Some(thread) = self.thread.take() else { return };
+        // real time: the limit of a stop.
+        let until = Instant::now() + longest;
+        // real time: the limit of a stop.
         while !thread.is_finished() && Instant::now() < until {
+            // real time: as above.
             std::thread::sleep(END_INTERVAL);
         }
         if thread.is_finished() {
@@ -185,7 +189,7 @@ impl RunningConsumers {
 async fn run(node: Arc<Node>, consumers: Vec<PreparedConsumer>, mut stop: watch::Receiver<bool>) {
     while !is_ready(&node) {
         tokio::select! {
-            () = tokio::time::sleep(READY_INTERVAL) => {}
+            () = node.clock.time().sleep(READY_INTERVAL) => {}
             _ = stop.wait_for(|is_over| *is_over) => return,
         }
     }

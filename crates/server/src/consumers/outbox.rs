@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use touchline_store::outbox::{
     ClaimedRows, HandledRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled,
@@ -51,12 +51,12 @@ impl OutboxConsumer {
         };
         let exact = ExactRows { consumer: name, mode, claim, ids };
         let resting: Vec<bool> = {
-            let (retried, now) = (retried.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            let (retried, now) = (retried.lock().unwrap_or_else(PoisonError::into_inner), self.node.clock.time().now());
             rows.iter().map(|row| retried.rests(row.id as u64, now)).collect()
         };
         let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, Some(&exact)).await;
         let mut retried = retried.lock().unwrap_or_else(PoisonError::into_inner);
-        let (now, turn) = (Instant::now(), rows.iter().map(|row| row.id as u64).zip(&outcomes));
+        let (now, turn) = (self.node.clock.time().now(), rows.iter().map(|row| row.id as u64).zip(&outcomes));
         retried.settle(turn, now, || fastrand::u64(..));
         self.told.retrying(Some(partition), retried.told());
         let outcomes = rows.iter().zip(outcomes).map(|(row, outcome)| self.tell(row.id as u64, outcome)).collect();

@@ -75,7 +75,7 @@ impl StreamCommands {
     async fn carry_out(&self, messages: Vec<StreamMessage>) -> HandledMessages {
         let (mut entries, mut changes, mut resting) = (Vec::new(), Vec::new(), Vec::new());
         {
-            let (state, now) = (self.state(), Instant::now());
+            let (state, now) = (self.state(), self.node.clock.time().now());
             for message in &messages {
                 let mut command = self.asked(message).traced_by(&message.headers);
                 changes.push(CommandChanges::of(&command));
@@ -96,7 +96,7 @@ impl StreamCommands {
             (self.told.metrics.name(), self.node.generation().session.namespaces.settings().idempotency_key_max_length);
         let key_of = |index: usize| entry_key::of_message(name, &messages[index], longest);
         let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, None).await;
-        let (mut state, now) = (self.state(), Instant::now());
+        let (mut state, now) = (self.state(), self.node.clock.time().now());
         let turn = messages.iter().map(|message| message.sequence).zip(&outcomes);
         state.retried.settle(turn, now, || fastrand::u64(..));
         self.told.retrying(None, state.retried.told());
@@ -119,7 +119,7 @@ impl StreamCommands {
         let stands = unsettled > 0 && state.retried.told().is_none();
         match state.standstill {
             Some(Standstill { at, since, is_told: false }) if stands && at == floor => {
-                if since.elapsed() >= STANDSTILL {
+                if self.node.clock.time().since(since) >= STANDSTILL {
                     state.standstill = Some(Standstill { at, since, is_told: true });
                     self.told.failing(
                         None,
@@ -133,7 +133,8 @@ impl StreamCommands {
             }
             Some(Standstill { at, .. }) if stands && at == floor => {}
             before => {
-                state.standstill = stands.then(|| Standstill { at: floor, since: Instant::now(), is_told: false });
+                state.standstill =
+                    stands.then(|| Standstill { at: floor, since: self.node.clock.time().now(), is_told: false });
                 if before.is_some_and(|before| before.is_told) {
                     self.told.working(None);
                 }

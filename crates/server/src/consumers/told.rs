@@ -19,7 +19,8 @@ pub(super) struct Told {
 
 impl Told {
     pub(super) fn new(metrics: Arc<ConsumerMetrics>) -> Self {
-        Told { metrics, lines: Mutex::new((Instant::now(), 0)) }
+        let lines = Mutex::new((metrics.clock.now(), 0));
+        Told { metrics, lines }
     }
 
     /// Counts an entry that was carried out.
@@ -81,8 +82,8 @@ impl Told {
 
     fn has_line(&self) -> bool {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.0.elapsed() >= MINUTE {
-            *lines = (Instant::now(), 0);
+        if self.metrics.clock.since(lines.0) >= MINUTE {
+            *lines = (self.metrics.clock.now(), 0);
         }
         lines.1 += 1;
         if lines.1 == LINES_MAX {

@@ -13,6 +13,7 @@ use touchline_engine::ledger::{EndpointWish, WishDescription};
 
 use super::signature::BatchSigner;
 use crate::outbound::{HttpClient, discard, shown_address};
+use crate::runtime::clock::NodeClock;
 use crate::runtime::event_mailbox::EventWants;
 use crate::start_error::StartError;
 use crate::traces::Span;
@@ -202,12 +203,18 @@ impl HttpTarget {
     }
 
     /// Sends a batch. Returns the answer, and what is wrong with it for the log.
-    pub(super) async fn send(&self, batch: &SentBatch, span: &Span, now_ms: u64) -> (EndpointReply, Option<String>) {
+    pub(super) async fn send(
+        &self,
+        batch: &SentBatch,
+        span: &Span,
+        clock: &NodeClock,
+    ) -> (EndpointReply, Option<String>) {
+        let now_ms = clock.now_ms();
         let Some(mut request) = self.request(batch, now_ms) else {
             return (EndpointReply::Nothing, Some("the request cannot be written".to_owned()));
         };
         span.hand_to(request.headers_mut());
-        let answer = match tokio::time::timeout(self.timeout, self.client.begin(request)).await {
+        let answer = match clock.time().timeout(self.timeout, self.client.begin(request)).await {
             Err(_) => return (EndpointReply::Nothing, Some(format!("no answer within {:?}", self.timeout))),
             Ok(Err(error)) => return (EndpointReply::Nothing, Some(error.to_string())),
             Ok(Ok(answer)) => answer,
@@ -215,7 +222,7 @@ impl HttpTarget {
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
         // The body is not needed. Reading it lets the connection be used again; a slow body only costs the connection.
-        let _ = tokio::time::timeout(ANSWER_READ_TIME, discard(body, ANSWER_READ_MAX)).await;
+        let _ = clock.time().timeout(ANSWER_READ_TIME, discard(body, ANSWER_READ_MAX)).await;
         let fault = (!head.status.is_success()).then(|| format!("the status of the answer is {status}"));
         (EndpointReply::Status { status, retry_after_ms: retry_after_ms(&head.headers, now_ms) }, fault)
     }

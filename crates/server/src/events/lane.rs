@@ -191,7 +191,8 @@ async fn deliver(work: &EndpointAtWork, lane: usize, mut delivery: BatchDelivery
             let old_at_ms = delivery.oldest_ms().unwrap_or_default().saturating_add(max_age_ms);
             let off_ms = OFF_SLEEP_MS.min(old_at_ms.saturating_sub(now_ms));
             let wait_ms = if work.is_off.get() { off_ms } else { wait_ms };
-            let _ = tokio::time::timeout(Duration::from_millis(wait_ms), work.resumed.notified()).await;
+            let wait = Duration::from_millis(wait_ms);
+            let _ = work.node.clock.time().timeout(wait, work.resumed.notified()).await;
             continue;
         }
         let batch = match sent.take() {
@@ -227,7 +228,7 @@ async fn send(work: &EndpointAtWork, batch: &SentBatch, events: &[WrittenEvent])
     let mut span = Span::begin(TracedPart::Events, || format!("events {}", work.name), None);
     span.note("touchline.events", || events.len().to_string());
     let (reply, fault) = match &endpoint.target {
-        EventTarget::Http(http) => http.send(batch, &span, work.node.clock.now_ms()).await,
+        EventTarget::Http(http) => http.send(batch, &span, &work.node.clock).await,
         EventTarget::Nats(subject) => publish(work, (subject, endpoint.options.timeout), events).await,
     };
     if let Some(fault) = &fault {
@@ -254,7 +255,7 @@ async fn publish(
         let _ = done.send(has_arrived);
     };
     cluster.tell(subject.into(), messages.collect(), Box::new(done));
-    match tokio::time::timeout(timeout, told).await {
+    match work.node.clock.time().timeout(timeout, told).await {
         Ok(Ok(true)) => (EndpointReply::Status { status: 200, retry_after_ms: None }, None),
         Ok(_) => fault("NATS has not accepted the messages"),
         Err(_) => fault("NATS does not answer"),

@@ -170,7 +170,7 @@ impl QueueSource {
                     self.under_way.set(self.under_way.get() + batch.len());
                     return batch;
                 }
-                Some(at_ms) => drop(tokio::time::timeout(Duration::from_millis(at_ms - now_ms), woken).await),
+                Some(at_ms) => drop(self.node.clock.time().timeout(Duration::from_millis(at_ms - now_ms), woken).await),
                 None => woken.await,
             }
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use touchline_config::EVENT_ENDPOINTS_MAX;
 use touchline_engine::duration::millis;
 use touchline_engine::events::{
@@ -148,15 +149,16 @@ impl EventWorker {
             checked_ms: now_ms,
             unnoticed_ms,
             scope: EVENTS_SCOPE.into(),
-            clock_jumps: ClockJumps::new(now_ms),
+            clock_jumps: ClockJumps::new(node.clock.time(), now_ms),
             node,
         };
         (worker, messages, later)
     }
 
     async fn run(mut self, mut messages: EventReceiver, mut later: UnboundedReceiver<Vec<EventEndpoint>>) {
+        // real time: a heartbeat that reads the node's clock.
         let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
                 message = messages.next() => {
@@ -395,9 +397,11 @@ impl EventWorker {
         queues().for_each(|(_, queue)| queue.close());
         let is_empty = async {
             while queues().any(|(_, queue)| queue.len() > 0) {
+                // real time: the limit of a stop.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
+        // real time: the limit of a stop.
         let _ = tokio::time::timeout(STOP_PATIENCE, is_empty).await;
         for (work, queue) in queues().filter(|(_, queue)| queue.len() > 0) {
             work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);

@@ -38,9 +38,11 @@ impl WorkingEndpoint {
             queue.close();
             let is_empty = async {
                 while queue.len() > 0 {
+                    // real time: the limit of a stop.
                     tokio::time::sleep(LOOK_INTERVAL).await;
                 }
             };
+            // real time: the limit of a stop.
             if tokio::time::timeout(STOP_PATIENCE, is_empty).await.is_err() {
                 work.figures().dropped[DropReason::Stopped as usize].add(queue.len() as u64);
                 let endpoint = &work.name;

@@ -51,6 +51,7 @@ impl GrpcBackend {
     /// Why it cannot be reached.
     pub(super) async fn try_connection(&self) -> Result<String, String> {
         let called = self.client.call::<(), ()>(HEALTH_CHECK, (), HeaderMap::new(), TRIAL_TIMEOUT, HEALTH_ANSWER_SIZE);
+        // real time: a trial before a node runs.
         match tokio::time::timeout(TRIAL_TIMEOUT, called).await {
             Ok(Ok(())) => Ok("answers".to_owned()),
             Ok(Err(error)) => match error.code {

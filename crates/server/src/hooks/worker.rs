@@ -13,6 +13,8 @@ use bytes::Bytes;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
+use touchline_clock::Clock;
 use touchline_engine::directory::client_text;
 use touchline_engine::hook::{
     ConflictClaim, HookCall, HookKind, HookOutcome, HookRequest, HookResult, HooksSettings, SubscribeAnswer,
@@ -187,8 +189,9 @@ impl HookWorker {
     }
 
     async fn run(mut self, mut messages: UnboundedReceiver<HookMessage>) {
+        // real time: a heartbeat that reads the node's clock.
         let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut is_last = false;
         while !is_last || !self.calls.is_empty() || !self.finding.is_empty() {
             tokio::select! {
@@ -295,7 +298,7 @@ impl HookWorker {
         self.conflicts.insert(serial, conflict);
         let limit = self.conflict_wait;
         self.finding.spawn_local(async move {
-            let user = |owner| tokio::time::timeout(limit, find(Arc::clone(&node), owner));
+            let user = |owner| node.clock.time().timeout(limit, find(Arc::clone(&node), owner));
             let users = tokio::join!(user(claims[0].owner()), user(claims[1].owner()));
             let users = [users.0.ok().flatten(), users.1.ok().flatten()];
             let mut users = users.into_iter();
@@ -395,8 +398,9 @@ impl HookWorker {
         let (key, size, kind) = (waiting.key(), waiting.job.counted, waiting.job.call.request.kind());
         let user = waiting.job.call.user.clone();
         let answer_max = self.settings.answer_size_max;
+        let clock = self.node.clock.time().clone();
         // Boxed on its own: a task is aligned, and a task of more than a kilobyte is expensive to allocate.
-        let asking = Box::pin(ask_in_time(Arc::clone(&self.endpoints), endpoint, waiting.job, answer_max));
+        let asking = Box::pin(ask_in_time((clock, Arc::clone(&self.endpoints), endpoint), waiting.job, answer_max));
         let task = self.tasks.spawn(asking);
         self.backends[endpoint].under_way += 1;
         let running = RunningCall {
@@ -542,7 +546,8 @@ impl HookWorker {
 }
 
 /// Asks a backend within the timeout of the hook.
-async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJob>, answer_max: usize) -> Asked {
+async fn ask_in_time(of: (Clock, Arc<Endpoints>, usize), job: Box<HookJob>, answer_max: usize) -> Asked {
+    let (clock, endpoints, endpoint) = of;
     let (endpoint, caps) = (&endpoints.all[endpoint], &endpoints.caps);
     let kind = job.call.request.kind();
     let parent = forwarded(endpoint, &job).find(|(name, _)| name.as_str() == TRACEPARENT);
@@ -561,7 +566,7 @@ async fn ask_in_time(endpoints: Arc<Endpoints>, endpoint: usize, job: Box<HookJo
             }
         }
     };
-    let asked = match tokio::time::timeout(endpoint.timeout, answer).await {
+    let asked = match clock.timeout(endpoint.timeout, answer).await {
         Ok(asked) => asked,
         Err(_) => Asked::failed(format!("no answer within {:?}", endpoint.timeout), true),
     };

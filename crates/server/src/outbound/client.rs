@@ -101,6 +101,7 @@ impl HttpClient {
     /// Why the server cannot be reached.
     pub(crate) async fn try_connection(&self, uri: &Uri) -> Result<String, String> {
         let request = Request::options(uri.clone()).body(Full::default()).map_err(|error| error.to_string())?;
+        // real time: a trial before a node runs.
         match tokio::time::timeout(TRIAL_TIMEOUT, self.begin(request)).await {
             Ok(answer) => answer.map(|answer| format!("answers (OPTIONS: {})", answer.status().as_u16())),
             Err(_) => return Err(format!("no answer within {} s", TRIAL_TIMEOUT.as_secs())),

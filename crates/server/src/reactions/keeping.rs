@@ -236,6 +236,7 @@ impl KeptTotals {
                 }
             }
         };
+        // real time: the limit of a stop.
         if tokio::time::timeout(STOP_PATIENCE, write).await.is_err() {
             tracing::warn!("the database takes too long: the last totals of reactions were not written");
         }

@@ -122,7 +122,7 @@ impl ReactionWorker {
                 }
                 Some(published) = self.publishing.join_next() => self.note_published(published.ok()),
                 outcome = self.kept.outcome() => self.kept.note(outcome, &mut self.book, self.node.clock.now_ms()),
-                () = tokio::time::sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
+                () = self.node.clock.time().sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
             }
             self.advance();
         }

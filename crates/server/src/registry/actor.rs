@@ -84,10 +84,10 @@ struct RegistryActor {
 impl RegistryActor {
     fn run(mut self, messages: &Receiver<RegistryMessage>) {
         let mut ticked_ms = 0;
-        let mut steps = ClockJumps::new(self.node.clock.now_ms());
+        let mut steps = ClockJumps::new(self.node.clock.time(), self.node.clock.now_ms());
         self.publish_metrics(self.node.clock.now_ms());
         loop {
-            let first = match messages.recv_timeout(self.wait_max()) {
+            let first = match messages.recv_timeout(self.node.clock.time().wait_max(self.wait_max())) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use touchline_clock::Clock;
+
 /// A smaller difference is rounding, in milliseconds.
 const STEP_MIN_MS: u64 = 200;
 
@@ -10,6 +12,7 @@ const STEP_MIN_MS: u64 = 200;
 pub(crate) struct ClockJumps {
     /// The time from which [`suspended`] measures how long the machine ran.
     origin: Instant,
+    clock: Clock,
     at: Instant,
     now_ms: u64,
     /// The result of [`suspended`] when the clocks were last read.
@@ -17,15 +20,16 @@ pub(crate) struct ClockJumps {
 }
 
 impl ClockJumps {
-    pub(crate) fn new(now_ms: u64) -> Self {
+    pub(crate) fn new(clock: &Clock, now_ms: u64) -> Self {
+        // real time: it is compared with the uptime of the machine.
         let origin = Instant::now();
-        ClockJumps { origin, at: origin, now_ms, suspended: suspended(origin) }
+        ClockJumps { origin, clock: clock.clone(), at: clock.now(), now_ms, suspended: suspended(origin) }
     }
 
     /// By how many milliseconds the node's clock was set ahead since the last call. None = it was not, or the process
     /// stood still.
     pub(crate) fn check(&mut self, now_ms: u64) -> Option<u64> {
-        let at = Instant::now();
+        let at = self.clock.now();
         let passed_ms = at.duration_since(self.at).as_millis() as u64;
         let step_ms = now_ms.saturating_sub(self.now_ms).saturating_sub(passed_ms);
         (self.at, self.now_ms) = (at, now_ms);
@@ -52,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_differs_from_time_that_passes() {
-        let mut steps = ClockJumps::new(1_000_000);
+        let mut steps = ClockJumps::new(&Clock::system(), 1_000_000);
         assert_eq!(steps.check(1_000_000), None);
         let step_ms = steps.check(1_020_000).expect("nothing else can have taken that long");
         assert!((19_000..=20_000).contains(&step_ms), "{step_ms}");

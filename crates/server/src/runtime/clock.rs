@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use touchline_clock::Clock;
 
 /// A tenth of a second, in microseconds.
 pub(crate) const TENTH_US: u64 = 100_000;
@@ -121,28 +122,20 @@ impl ClockState {
     }
 }
 
-/// Measures the time since the node started.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticks(Instant);
-
-impl Ticks {
-    /// Microseconds since the node started.
-    pub(crate) fn elapsed_us(self) -> u64 {
-        self.0.elapsed().as_micros() as u64
-    }
-}
-
 /// Measures the time since it was made, and gives the Unix time. Clones are the same clock.
 #[derive(Debug, Clone)]
-pub(crate) struct Clock {
-    ticks: Ticks,
+pub(crate) struct NodeClock {
+    time: Clock,
     line: Arc<ClockState>,
+    /// The time of `time` when this clock was made, in microseconds.
+    began_us: u64,
 }
 
-impl Clock {
-    pub(crate) fn start() -> Self {
-        let ticks = Ticks(Instant::now());
-        Clock { ticks, line: Arc::new(ClockState::new(ClockLine { from: 0, unix: system_us(), loss: 0 })) }
+impl NodeClock {
+    pub(crate) fn start(time: Clock) -> Self {
+        let line = ClockLine { from: 0, unix: unix_us(&time), loss: 0 };
+        let began_us = time.elapsed().as_micros() as u64;
+        NodeClock { time, line: Arc::new(ClockState::new(line)), began_us }
     }
 
     /// Reads the system's clock from time to time, and follows it. Only one thread at a time may call this: the first
@@ -152,7 +145,7 @@ impl Clock {
             return;
         }
         self.line.look_at.store(elapsed_us + LOOK_US, Relaxed);
-        let (line, system) = (self.line.read(), system_us());
+        let (line, system) = (self.line.read(), unix_us(&self.time));
         // This takes the time of now, not that of the turn, because a turn may have lasted.
         let elapsed_us = self.elapsed_us();
         let next = line.follow(elapsed_us, system);
@@ -166,9 +159,9 @@ impl Clock {
         }
     }
 
-    /// Returns the part of the clock that measures durations alone.
-    pub(crate) fn ticks(&self) -> Ticks {
-        self.ticks
+    /// The clock below, with which parts of the node wait and give up.
+    pub(crate) fn time(&self) -> &Clock {
+        &self.time
     }
 
     /// The Unix time in milliseconds.
@@ -188,13 +181,13 @@ impl Clock {
 
     /// Microseconds since the node started.
     pub(crate) fn elapsed_us(&self) -> u64 {
-        self.ticks.elapsed_us()
+        self.time.elapsed().as_micros() as u64 - self.began_us
     }
 }
 
 /// The time of the system's clock, in Unix microseconds.
-fn system_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+fn unix_us(time: &Clock) -> u64 {
+    time.unix().as_micros() as u64
 }
 
 #[cfg(test)]

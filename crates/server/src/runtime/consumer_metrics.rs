@@ -10,6 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use touchline_clock::Clock;
 use touchline_config::NamedConsumer;
 
 /// A part of a consumer that has failed for this long is stuck.
@@ -69,6 +70,7 @@ pub(crate) struct RetriedEntries {
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerMetrics {
     name: String,
+    pub(crate) clock: Clock,
     commands: [AtomicU64; CommandFate::ALL.len()],
     /// The number of rows or messages that wait.
     pub(crate) waiting: AtomicU64,
@@ -85,15 +87,19 @@ pub(crate) struct ConsumerMetrics {
 impl ConsumerMetrics {
     /// Makes the metrics of the consumers that run. `before`: metrics of earlier consumers; those with the same name
     /// keep their counts.
-    pub(crate) fn of(consumers: &[NamedConsumer], before: &[Arc<ConsumerMetrics>]) -> Vec<Arc<ConsumerMetrics>> {
+    pub(crate) fn of(
+        consumers: &[NamedConsumer],
+        before: &[Arc<ConsumerMetrics>],
+        clock: &Clock,
+    ) -> Vec<Arc<ConsumerMetrics>> {
         let running = consumers.iter().filter(|consumer| consumer.options.enabled);
         let known = |name: &str| before.iter().find(|metrics| metrics.name == name).cloned();
-        let metrics = |name: &String| known(name).unwrap_or_else(|| Arc::new(ConsumerMetrics::new(name)));
+        let metrics = |name: &String| known(name).unwrap_or_else(|| Arc::new(ConsumerMetrics::new(name, clock)));
         running.map(|consumer| metrics(&consumer.name)).collect()
     }
 
-    pub(crate) fn new(name: &str) -> Self {
-        ConsumerMetrics { name: name.to_owned(), ..ConsumerMetrics::default() }
+    pub(crate) fn new(name: &str, clock: &Clock) -> Self {
+        ConsumerMetrics { name: name.to_owned(), clock: clock.clone(), ..ConsumerMetrics::default() }
     }
 
     /// The consumer's name.
@@ -116,7 +122,7 @@ impl ConsumerMetrics {
             }
             return is_new;
         }
-        outages.insert(part, PartOutage { since: Instant::now(), told: cause.to_owned() });
+        outages.insert(part, PartOutage { since: self.clock.now(), told: cause.to_owned() });
         true
     }
 
@@ -153,13 +159,13 @@ impl ConsumerMetrics {
     /// Whether a part, or one of its entries, has failed for too long.
     pub(crate) fn is_stuck(&self) -> bool {
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
-        outages.values().any(|outage| outage.since.elapsed() >= STUCK_AFTER) || self.retried().1 >= STUCK_AFTER
+        outages.values().any(|outage| self.clock.since(outage.since) >= STUCK_AFTER) || self.retried().1 >= STUCK_AFTER
     }
 
     /// How many entries have failed and are retried, and for how long the first of them has.
     fn retried(&self) -> (usize, Duration) {
         let retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = retried.values().map(|entries| entries.since.elapsed()).max().unwrap_or_default();
+        let oldest = retried.values().map(|entries| self.clock.since(entries.since)).max().unwrap_or_default();
         (retried.values().map(|entries| entries.number).sum(), oldest)
     }
 
@@ -237,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_told_once_in_an_outage() {
-        let metrics = ConsumerMetrics::new("shop");
+        let metrics = ConsumerMetrics::new("shop", &Clock::system());
         assert!(!metrics.work(Some(0)), "nothing has failed");
         assert_eq!(
             ["away", "away", "full", "full"].map(|cause| metrics.fail(Some(0), cause)),
@@ -250,7 +256,7 @@ mod tests {
 
     #[test]
     fn one_entry_that_fails_for_long_makes_a_consumer_stuck_while_others_flow() {
-        let metrics = ConsumerMetrics::new("shop");
+        let metrics = ConsumerMetrics::new("shop", &Clock::system());
         let entries = |since, cause: &str| Some(RetriedEntries { number: 2, since, cause: cause.to_owned() });
         assert!(!metrics.retry(Some(0), None), "nothing has failed");
         let now = Instant::now();

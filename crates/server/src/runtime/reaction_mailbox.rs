@@ -125,6 +125,7 @@ impl ReactionMailbox {
     /// Sends the last message. It waits until the thread has made room for it.
     pub(crate) fn stop(&self) {
         while self.try_send(ReactionMessage::Stop).is_err() {
+            // real time: a pause between two tries.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

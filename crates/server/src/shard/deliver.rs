@@ -17,7 +17,7 @@ use super::excluded::ExcludedSlots;
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{OutputKind, Queue};
 use super::state::{Shard, TICK_MS};
-use crate::runtime::clock::{Clock, TENTH_US, tenths};
+use crate::runtime::clock::{NodeClock, TENTH_US, tenths};
 use crate::runtime::registry_mailbox::RegistryMessage;
 
 /// How many bytes of output the system may take before the link has taken them, for connections whose publications may
@@ -108,7 +108,7 @@ pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &En
 }
 
 /// When an event expires, in microseconds of the node's clock; [`NEVER`] = it does not expire.
-fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
+fn expiry_us(event: &ChannelEvent, clock: &NodeClock) -> u64 {
     match event {
         ChannelEvent::Publication { publication, .. } if publication.expires_ms > 0 => clock
             .elapsed_us()
@@ -187,7 +187,7 @@ impl Notes<'_> {
 }
 
 /// Whether a connection's socket is blocked, and has taken bytes within the last `within_us` microseconds.
-fn is_moving(connection: &Connection, clock: &Clock, within_us: u64) -> bool {
+fn is_moving(connection: &Connection, clock: &NodeClock, within_us: u64) -> bool {
     connection.queue.as_ref().is_some_and(|queue| queue.stalled_us(clock.elapsed_us()) <= within_us)
 }
 

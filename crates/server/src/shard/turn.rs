@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tokio::time::MissedTickBehavior;
 
 use mio::event::Event;
 
@@ -98,8 +99,9 @@ impl Shard {
         handle.install(Box::new(self));
         let _installed = Installed(handle);
         let mut events = mio::Events::with_capacity(EVENTS_MAX);
+        // real time: a heartbeat that reads the node's clock.
         let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut is_tick_due = false;
         let mut has_work = true;
         while !node.is_stopped.load(Relaxed) {

@@ -129,6 +129,7 @@ impl TlsState {
 /// Reloads the files when they change, until the last owner has dropped the configuration.
 fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     loop {
+        // real time: files change with the system's clock.
         std::thread::sleep(WATCH_INTERVAL);
         let Some(tls) = tls.upgrade() else { return };
         let known = tls.state();

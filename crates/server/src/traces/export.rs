@@ -129,6 +129,7 @@ impl Bridge {
             let mut is_failing = false;
             // One request at a time, because the exporter waits for each.
             while let Some((request, answer)) = exports.recv().await {
+                // real time: spans of requests are exported, and nothing waits for it.
                 let sent = tokio::time::timeout(limit, send(&client, request)).await;
                 let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {limit:?}").into()));
                 note(&sent, &mut is_failing);

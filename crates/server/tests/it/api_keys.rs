@@ -1,5 +1,7 @@
 //! Keys of the server API: what each key may do, rotation, and tokens as an alternative to keys.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey, Settings, operations};
 use touchline_testkit::{until, until_eq};
@@ -182,7 +184,7 @@ fn a_token_of_an_issuer_is_as_good_as_a_key() {
     let signer = Signer::rsa("a");
     let endpoint = KeyEndpoint::with(Vec::new());
     endpoint.answer(|| Answer::Status(500, String::new()));
-    let server = TestServer::with(|settings| {
+    let server = TestServer::timed(|settings| {
         let jwks = &mut settings.http_api.jwks;
         (jwks.enabled, jwks.endpoint) = (true, endpoint.url());
         (jwks.audience, jwks.issuer, jwks.scope) = ("api".into(), "https://id".into(), "live publish".into());
@@ -194,7 +196,10 @@ fn a_token_of_an_issuer_is_as_good_as_a_key() {
     assert_eq!(call(&signer.token(&good)), 503, "nobody can tell yet");
     assert_eq!(server.publish("news", json!(1)), json!({"result": {}}), "a key is good all the same");
     endpoint.keys(vec![signer.jwk()]);
-    until("the keys have come", || call(&signer.token(&good)) == 200);
+    until("the keys have come", || {
+        server.clock().advance(Duration::from_secs(10));
+        call(&signer.token(&good)) == 200
+    });
     let with = |key: &str, value: Value| {
         let mut claims = good.clone();
         claims[key] = value;

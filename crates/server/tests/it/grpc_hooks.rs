@@ -15,7 +15,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use touchline_server::{ChannelOptions, Namespace};
-use touchline_testkit::until;
+use touchline_testkit::{until, until_eq};
 
 use super::bans::now_s;
 use super::grpc_client::{POOL, decode, encode};
@@ -81,19 +81,22 @@ async fn answer(
     Ok(response)
 }
 
+/// An hour in seconds.
+const HOUR_S: u64 = 3_600;
+
 #[test]
 fn a_backend_prolongs_a_subscription_and_ends_it() {
     let refreshes = Mutex::new(0);
     let backend = GrpcBackend::start(move |method, _| match method {
-        "Subscribe" => json!({"result": {"expire_at": now_s() + 1}}),
+        "Subscribe" => json!({"result": {"expire_at": now_s() + HOUR_S}}),
         _ => {
             let mut refreshes = refreshes.lock().expect("no thread panics with it");
             *refreshes += 1;
             let is_first = *refreshes == 1;
-            json!({"result": {"expired": !is_first, "expire_at": if is_first { now_s() + 1 } else { 0 }}})
+            json!({"result": {"expired": !is_first, "expire_at": if is_first { now_s() + 100 * HOUR_S } else { 0 }}})
         }
     });
-    let server = TestServer::with(|settings| {
+    let server = TestServer::timed(|settings| {
         let channel = &mut settings.channel.proxy;
         for proxy in [&mut channel.subscribe, &mut channel.sub_refresh] {
             proxy.endpoint = format!("grpc://{}", backend.address);
@@ -109,11 +112,16 @@ fn a_backend_prolongs_a_subscription_and_ends_it() {
     let mut client = server.connected();
     let reply = client.ask(json!({"id": 2, "subscribe": {"channel": "chat:a"}}));
     assert!(reply["subscribe"].is_object(), "{reply}");
+    server.clock().advance(Duration::from_secs(HOUR_S));
+    until_eq(1, || server.metric("touchline_hook_calls_total{hook=\"sub_refresh\",outcome=\"answered\"}"));
+    until("the backend is asked again", || {
+        server.clock().advance(Duration::from_secs(HOUR_S));
+        backend.calls().len() == 3
+    });
     // The client gets only the end: the server prolongs the subscription with the backend alone.
     let ended = client.message();
     let told = (&ended["push"]["channel"], &ended["push"]["unsubscribe"]["code"]);
     assert_eq!(told, (&json!("chat:a"), &json!(2501)), "{ended}");
-    until("all calls are noted", || backend.calls().len() == 3);
     let calls = backend.calls();
     let methods: Vec<&str> = calls.iter().map(|(method, _)| method.as_str()).collect();
     assert_eq!(methods, ["Subscribe", "SubRefresh", "SubRefresh"]);

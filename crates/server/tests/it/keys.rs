@@ -1,6 +1,6 @@
 //! Tokens that are verified with the keys of issuers: every algorithm, several issuers, rotation, endpoints that fail.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_server::{ClaimPath, ClaimPaths, ProviderOptions, Regex, Settings, TokenProvider};
@@ -10,6 +10,9 @@ use touchline_testkit::{until, until_eq};
 use super::backend::{Answer, Backend};
 use super::issuer::{KeyEndpoint, Signer, hmac_token};
 use super::support::{SECRET, TestServer, token};
+
+/// The shortest time between two fetches of a set.
+const FETCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The result of a connect with a token: the user, or the number of the refusal.
 #[derive(Debug, PartialEq)]
@@ -36,9 +39,23 @@ fn connect(server: &TestServer, token: &str) -> Outcome {
 const TEMPORARY: Outcome = Outcome::Error(100, true);
 const FINAL: Outcome = Outcome::Close(3500);
 
-/// A server that verifies connection tokens by the keys of an endpoint.
+/// A server that verifies connection tokens by the keys of an endpoint. Its clock stands still.
 fn server(endpoint: &KeyEndpoint) -> TestServer {
-    TestServer::with(|settings| settings.client.token.jwks_public_endpoint = endpoint.url())
+    stopped(|settings| settings.client.token.jwks_public_endpoint = endpoint.url())
+}
+
+fn stopped(change: impl FnOnce(&mut Settings)) -> TestServer {
+    let server = TestServer::timed(change);
+    server.clock().stop();
+    server
+}
+
+/// Waits until the endpoint has been asked again so that this holds.
+fn until_asked(server: &TestServer, what: &str, mut is_true: impl FnMut() -> bool) {
+    until(what, || {
+        server.clock().advance(FETCH_INTERVAL);
+        is_true()
+    });
 }
 
 fn with(mut json: Value, key: &str, value: Value) -> Value {
@@ -112,7 +129,7 @@ fn every_algorithm_of_a_set_is_verified_and_one_bad_key_does_not_spoil_it() {
     }
     assert_eq!(connect(&server, &hmac_token(&head("HS256", "oct"), b"secret", &claims)), TEMPORARY);
     for (name, token) in &cases {
-        until("the endpoint was asked", || connect(&server, token) != TEMPORARY);
+        until_asked(&server, "the endpoint was asked", || connect(&server, token) != TEMPORARY);
         assert_eq!(connect(&server, token), FINAL, "{name}");
     }
 }
@@ -125,12 +142,12 @@ fn what_a_stranger_has_shown_makes_no_token_of_others_final() {
     let claims = json!({"sub": "ann"});
     let forged = stranger.token(&claims);
     assert_eq!(connect(&server, &forged), TEMPORARY);
-    until("the endpoint was asked for the key", || connect(&server, &forged) == FINAL);
+    until_asked(&server, "the endpoint was asked for the key", || connect(&server, &forged) == FINAL);
     endpoint.keys(vec![first.jwk(), second.jwk()]);
     let good = second.token(&claims);
     assert_eq!(connect(&server, &good), TEMPORARY, "the endpoint was not asked since this one was shown");
-    until("the key has come", || connect(&server, &good) == Outcome::In);
-    until("the stranger is refused for good", || connect(&server, &forged) == FINAL);
+    until_asked(&server, "the key has come", || connect(&server, &good) == Outcome::In);
+    until_asked(&server, "the stranger is refused for good", || connect(&server, &forged) == FINAL);
 }
 
 #[test]
@@ -142,7 +159,7 @@ fn a_key_that_was_replaced_under_the_same_name_is_fetched() {
     assert_eq!(connect(&server, &of_before), Outcome::In);
     endpoint.keys(vec![after.jwk()]);
     assert_eq!(connect(&server, &of_after), TEMPORARY);
-    until("the key has come", || connect(&server, &of_after) == Outcome::In);
+    until_asked(&server, "the key has come", || connect(&server, &of_after) == Outcome::In);
     assert_eq!(connect(&server, &of_before), TEMPORARY);
 }
 
@@ -155,7 +172,7 @@ fn keys_are_rotated_while_the_endpoint_fails_in_between_and_nobody_is_locked_out
     assert_eq!(connect(&server, &of_first), Outcome::In);
     endpoint.answer(|| Answer::Status(500, "{}".into()));
     assert_eq!(connect(&server, &of_second), TEMPORARY, "the key may be new");
-    until("the endpoint was asked", || endpoint.fetches() == 2);
+    until_asked(&server, "the endpoint was asked", || endpoint.fetches() == 2);
     until("the failure was counted", || {
         server.metric("touchline_key_fetches_total{section=\"client.token\",outcome=\"failed\"}") == 1
     });
@@ -163,13 +180,15 @@ fn keys_are_rotated_while_the_endpoint_fails_in_between_and_nobody_is_locked_out
     assert_eq!(connect(&server, &of_first), Outcome::In, "old keys stay");
     let (both, only_second) = (vec![first.jwk(), second.jwk()], vec![second.jwk()]);
     endpoint.keys(both);
-    until("the new key has come", || connect(&server, &of_second) == Outcome::In);
+    until_asked(&server, "the new key has come", || connect(&server, &of_second) == Outcome::In);
     assert_eq!(connect(&server, &of_first), Outcome::In);
     endpoint.keys(only_second);
     let unknown = Signer::edwards("unknown").token(&json!({"sub": "ann"}));
     let asked = endpoint.fetches();
     assert_eq!(connect(&server, &unknown), TEMPORARY);
-    until("the set was fetched again", || endpoint.fetches() > asked && connect(&server, &of_first) != Outcome::In);
+    until_asked(&server, "the set was fetched again", || {
+        endpoint.fetches() > asked && connect(&server, &of_first) != Outcome::In
+    });
     assert_eq!(connect(&server, &of_second), Outcome::In);
     assert_eq!(connect(&server, &unknown), FINAL, "the endpoint was asked after it had been shown");
 }
@@ -221,7 +240,7 @@ fn every_command_with_a_token_waits_for_the_keys() {
     let signer = Signer::elliptic("a", "ES256");
     let endpoint = KeyEndpoint::with(Vec::new());
     endpoint.answer(|| Answer::Status(503, String::new()));
-    let server = TestServer::with(|settings| {
+    let server = stopped(|settings| {
         settings.uni_sse.enabled = true;
         let own = &mut settings.client.subscription_token;
         (own.enabled, own.token.jwks_public_endpoint) = (true, endpoint.url());
@@ -246,7 +265,7 @@ fn every_command_with_a_token_waits_for_the_keys() {
     assert!(body.contains("\"code\":3004"), "a client that only listens comes back: {body}");
     endpoint.keys(vec![signer.jwk()]);
     let mut id = 10;
-    until("the keys have come", || {
+    until_asked(&server, "the keys have come", || {
         id += 10;
         client.ask(commands(id)[0].clone())["refresh"].is_object()
     });
@@ -259,9 +278,7 @@ fn every_command_with_a_token_waits_for_the_keys() {
 fn a_flood_of_invented_kids_is_one_fetch_in_ten_seconds() {
     let signer = Signer::edwards("a");
     let endpoint = KeyEndpoint::with(vec![signer.jwk()]);
-    // The first fetch happens before the server listens.
-    let began = Instant::now();
-    let server = TestServer::with(|settings| {
+    let server = stopped(|settings| {
         let own = &mut settings.client.subscription_token;
         (own.enabled, own.token.jwks_public_endpoint) = (true, endpoint.url());
         settings.client.command_rate_limit = 0;
@@ -269,18 +286,21 @@ fn a_flood_of_invented_kids_is_one_fetch_in_ten_seconds() {
     let mut client = server.connected();
     let mut id = 2;
     let claims = json!({"sub": "", "channel": "closed:a"});
-    let good = signer.token(&claims);
-    while endpoint.fetches() < 3 {
-        for _ in 0..200 {
+    let mut flood = || {
+        for _ in 0..500 {
             let token = signer.token_with(&json!({"alg": "EdDSA", "kid": format!("invented {id}")}), "EdDSA", &claims);
             let reply = client.ask(json!({"id": id, "subscribe": {"channel": "closed:a", "token": token}}));
             assert_eq!(reply["error"]["code"], 100, "{reply}");
             id += 1;
         }
+    };
+    for fetches in 1..4 {
+        flood();
+        assert_eq!(endpoint.fetches(), fetches, "the clock stands still");
+        server.clock().advance(FETCH_INTERVAL);
+        until_eq(fetches + 1, || endpoint.fetches());
     }
-    let fetches = endpoint.fetches() as u64;
-    assert!(id > 1_000, "it was a flood: {id}");
-    assert!(fetches <= 1 + began.elapsed().as_secs() / 10, "{fetches} fetches in {:?}", began.elapsed());
+    let good = signer.token(&claims);
     let reply = client.ask(json!({"id": id, "subscribe": {"channel": "closed:a", "token": good}}));
     assert!(reply["subscribe"].is_object(), "a client with a good token is served: {reply}");
 }

@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use touchline_server::http::{Request, Response};
-use touchline_server::{Bytes, Server};
-use touchline_testkit::until;
+use touchline_server::{Bytes, Clock, Server};
 use touchline_testkit::websocket::{Heard, WebSocket};
 
 use crate::support::{TestServer, settings, token};
@@ -163,27 +162,34 @@ fn a_pong_that_the_node_was_too_busy_to_read_is_not_late() {
     const CLIENTS: usize = 600;
     let mut settings = settings();
     settings.node.shards = 1;
-    settings.client.ping_interval = Duration::from_secs(3); // longer than the timeout of pongs
-    settings.client.pong_timeout = Duration::from_secs(2); // shorter than the thread of the shard is blocked
-    let busy = |_: Request<Bytes>| {
-        // waits: it blocks the thread of a shard.
-        std::thread::sleep(Duration::from_millis(2_500));
+    let (ping_interval, pong_timeout) = (settings.client.ping_interval, settings.client.pong_timeout);
+    let (busy, is_busy) = std::sync::mpsc::sync_channel(0);
+    let (free, is_free) = std::sync::mpsc::sync_channel(0);
+    let is_free = std::sync::Mutex::new(is_free);
+    // It blocks the thread of the shard until the test frees it.
+    let block = move |_: Request<Bytes>| {
+        busy.send(()).expect("the test waits");
+        is_free.lock().expect("no thread panics with it").recv().expect("the test goes on");
         std::future::ready(Response::new(Bytes::new()))
     };
-    let server = Server::builder(settings).route("/busy", busy).build().expect("the path is good");
-    let server = TestServer::of(server.start().expect("it starts"));
-    let mut clients: Vec<(WebSocket, usize)> = (0..CLIENTS).map(|_| (server.connected(), 0)).collect();
-    std::thread::scope(|scope| {
-        scope.spawn(|| (0..4).for_each(|_| assert_eq!(server.http("GET", "/busy", "", "").0, 200)));
-        until("each client has answered four pings", || {
-            for (client, pings) in clients.iter_mut().filter(|(client, _)| client.is_readable()) {
-                assert_eq!(client.hear(), Heard::Text("{}".into()), "no client is ended");
-                client.send("{}");
-                *pings += 1;
-            }
-            clients.iter().all(|(_, pings)| *pings >= 4)
+    let (clock, hand) = Clock::with_hand();
+    let server = Server::builder(settings).clock(clock).route("/busy", block).build().expect("the path is good");
+    let server = TestServer::of(server.start().expect("it starts")).with_hand(hand);
+    let mut clients: Vec<WebSocket> = (0..CLIENTS).map(|_| server.connected()).collect();
+    server.clock().stop();
+    for round in 0..4 {
+        server.clock().advance(ping_interval);
+        for client in &mut clients {
+            assert_eq!(client.hear(), Heard::Text("{}".into()), "no client is ended, round {round}");
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(server.http("GET", "/busy", "", "").0, 200));
+            is_busy.recv().expect("the shard is blocked");
+            clients.iter_mut().for_each(|client| client.send("{}"));
+            server.clock().advance(pong_timeout);
+            free.send(()).expect("the shard is blocked");
         });
-    });
+    }
 }
 
 #[test]

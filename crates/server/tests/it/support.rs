@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use touchline_server::{ChannelOptions, Namespace, Running, Server, Settings};
+use touchline_server::{ChannelOptions, Clock, ClockHand, Namespace, Running, Server, Settings};
 use touchline_testkit::http;
 use touchline_testkit::websocket::WebSocket;
 
@@ -13,11 +13,15 @@ pub(crate) const SECRET: &str = "token-secret";
 
 pub(crate) struct TestServer {
     running: Option<Running>,
+    /// None = the server has the system's clock.
+    clock: Option<ClockHand>,
     pub(crate) address: SocketAddr,
 }
 
 impl Drop for TestServer {
     fn drop(&mut self) {
+        // The clock runs on, so that the server can stop.
+        drop(self.clock.take());
         if let Some(running) = self.running.take() {
             running.stop();
         }
@@ -77,9 +81,28 @@ impl TestServer {
         Self::of(Server::bind(settings).expect("the settings are good").start().expect("the server starts"))
     }
 
+    /// Starts a server whose clock the test moves.
+    pub(crate) fn timed(change: impl FnOnce(&mut Settings)) -> Self {
+        let (mut settings, (clock, hand)) = (settings(), Clock::with_hand());
+        change(&mut settings);
+        let server = Server::builder(settings).clock(clock).build().expect("the settings are good");
+        Self::of(server.start().expect("the server starts")).with_hand(hand)
+    }
+
     /// Wraps a server that was started in another way.
     pub(crate) fn of(running: Running) -> Self {
-        TestServer { address: running.address(), running: Some(running) }
+        TestServer { address: running.address(), running: Some(running), clock: None }
+    }
+
+    /// Adds the hand of the server's clock.
+    pub(crate) fn with_hand(mut self, hand: ClockHand) -> Self {
+        self.clock = Some(hand);
+        self
+    }
+
+    /// The hand of the server's clock.
+    pub(crate) fn clock(&self) -> &ClockHand {
+        self.clock.as_ref().expect("the server was started with a clock that is moved")
     }
 
     /// The address of the port for lines.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::MissedTickBehavior;
 use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_close, encode_frame};
 use touchline_protocol::{Disconnect, Error};
 
@@ -175,7 +176,7 @@ impl LiveConnection {
         let generation = node.generation();
         let admin = &generation.settings.admin;
         let signer = Rc::new(ConsoleSigner::new(&admin.secret, &admin.password, &admin.viewer_password));
-        let has_spoken_s = node.clock.now_ms() / 1_000;
+        let (has_spoken_s, rests_until) = (node.clock.now_ms() / 1_000, node.clock.time().now());
         LiveConnection {
             node,
             stream,
@@ -184,11 +185,15 @@ impl LiveConnection {
             subscriptions: BTreeMap::new(),
             has_spoken_s,
             began_s: has_spoken_s,
-            rests_until: Instant::now(),
+            rests_until,
             hasher: RandomState::new(),
             number: fastrand::u64(..),
             traces: 0,
         }
+    }
+
+    fn now(&self) -> Instant {
+        self.node.clock.time().now()
     }
 
     fn now_s(&self) -> u64 {
@@ -198,8 +203,9 @@ impl LiveConnection {
     /// Serves the connection until either side ends it.
     async fn serve(mut self) {
         let mut assembly = Assembly::default();
+        // real time: a heartbeat that reads the node's clock.
         let mut ticks = tokio::time::interval(STEP);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut piece = vec![0; MESSAGE_SIZE_MAX];
         let mut next_ping_s = self.now_s() + PING;
         loop {
@@ -225,7 +231,7 @@ impl LiveConnection {
                 self.end_traces().await;
                 let mut frame = Vec::new();
                 encode_close(why.code, &why.reason, &mut frame);
-                let _ = tokio::time::timeout(CLOSE_TIME, self.stream.write_all(&frame)).await;
+                let _ = self.node.clock.time().timeout(CLOSE_TIME, self.stream.write_all(&frame)).await;
                 return;
             }
         }
@@ -251,7 +257,7 @@ impl LiveConnection {
         encode_frame(Opcode::Text, text.as_bytes(), &mut frame);
         tokio::select! {
             biased;
-            written = tokio::time::timeout(WRITE_TIME, self.stream.write_all(&frame)) => match written {
+            written = self.node.clock.time().timeout(WRITE_TIME, self.stream.write_all(&frame)) => match written {
                 Ok(Ok(())) => Ok(()),
                 _ => Err(Disconnect::SLOW),
             },
@@ -388,7 +394,7 @@ impl LiveConnection {
         if now_s >= ends_s {
             return Err(Disconnect::EXPIRED);
         }
-        let began = Instant::now();
+        let began = self.now();
         let are_operations_due = began >= self.rests_until;
         let mut subscriptions = std::mem::take(&mut self.subscriptions);
         let mut outcome = Ok(());
@@ -409,7 +415,7 @@ impl LiveConnection {
         }
         self.subscriptions = subscriptions;
         if are_operations_due {
-            let ended = Instant::now();
+            let ended = self.now();
             self.rests_until = (began + OPERATION_STEP).max(ended + (ended - began) * REST);
         }
         outcome
@@ -421,24 +427,24 @@ impl LiveConnection {
         if answered.len() > ANSWER_SIZE_MAX {
             answered = error(Error::LIMIT_EXCEEDED).to_string().into_bytes();
         }
-        let is_old = live.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= REPEAT);
+        let is_old = live.sent_at.is_none_or(|sent_at| self.now() >= sent_at + REPEAT);
         let hash = self.hasher.hash_one(&answered);
         if hash == live.last && !is_old {
             return None;
         }
-        (live.last, live.sent_at) = (hash, Some(Instant::now()));
+        (live.last, live.sent_at) = (hash, Some(self.now()));
         push(channel, self.node.clock.now_ms(), &answered)
     }
 
     /// Reads a trace, and returns what is to be pushed.
     async fn ask_trace(&mut self, role: ConsoleRole, channel: &str, live: &mut LiveTrace) -> Option<String> {
-        if live.has_ended || live.retry_at.is_some_and(|retry_at| Instant::now() < retry_at) {
+        if live.has_ended || live.retry_at.is_some_and(|retry_at| self.now() < retry_at) {
             return None;
         }
         let (_, answered, refused) = run(&self.node, role, TRACE_OPERATION, live.question.to_string().as_bytes()).await;
         let answered: BTreeMap<&str, &RawValue> = serde_json::from_slice(&answered).ok()?;
         if refused.is_some() {
-            live.retry_at = Some(Instant::now() + RETRY);
+            live.retry_at = Some(self.now() + RETRY);
             return publication(channel, self.node.clock.now_ms(), answered);
         }
         let result: BTreeMap<&str, &RawValue> = serde_json::from_str(answered.get("result")?.get()).ok()?;

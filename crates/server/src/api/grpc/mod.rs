@@ -56,7 +56,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
         return Box::pin(streams::answer(origin, service, request)).await;
     }
     let limit = origin.node.generation().settings.http_server.request_timeout.saturating_sub(MARGIN);
-    match tokio::time::timeout(limit, call(origin, request)).await {
+    match origin.node.clock.time().timeout(limit, call(origin, request)).await {
         Ok(answer) => answer,
         Err(_) => refuse(Status::deadline_exceeded("the call took longer than http_server.request_timeout")),
     }

@@ -173,8 +173,10 @@ impl Journal {
                 self.written.notified().await;
             }
         };
+        // real time: leases and ages of the ledger follow the database's clock.
         let _ = tokio::time::timeout(STOP_PATIENCE, settled).await;
         if let Some(incarnation) = self.incarnation.take()
+            // real time: leases and ages of the ledger follow the database's clock.
             && let Ok(Err(error)) = tokio::time::timeout(STOP_PATIENCE, self.ledger.leave(incarnation)).await
         {
             tracing::warn!(%error, "the lease in the ledger of events could not be given up: it runs out by itself");
@@ -196,6 +198,7 @@ impl Journal {
             }
             Err(error) => {
                 outage.fails(&error);
+                // real time: leases and ages of the ledger follow the database's clock.
                 tokio::time::sleep(RETRY).await;
             }
         }
@@ -231,6 +234,7 @@ impl Journal {
 /// Writes changes as they come, and renews the lease, without end.
 pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
     let outage = OutageNote::new("this node reports nothing to durable endpoints");
+    // real time: leases and ages of the ledger follow the database's clock.
     let mut renewed_at = Instant::now();
     let mut last = LedgerBatch::default();
     loop {
@@ -238,6 +242,7 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
             journal.incarnation.set(None);
             last = LedgerBatch::default();
             journal.enter(&outage).await;
+            // real time: leases and ages of the ledger follow the database's clock.
             renewed_at = Instant::now();
             continue;
         }
@@ -248,8 +253,11 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
             // A batch is rendered once, so that all tries send the same bytes.
             Some(batch) if batch.number != last.number => last = journal.render(&batch),
             Some(_) => {}
+            // real time: leases and ages of the ledger follow the database's clock.
             None if renewed_at.elapsed() < RENEWAL => {
+                // real time: leases and ages of the ledger follow the database's clock.
                 let _ = tokio::time::timeout_at(renewed_at + RENEWAL, journal.filled.notified()).await;
+                // real time: leases and ages of the ledger follow the database's clock.
                 tokio::time::sleep(GATHER).await;
                 continue;
             }
@@ -259,6 +267,7 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
         match journal.ledger.write(incarnation, &last).await {
             Ok(LedgerWrite::Written) => {
                 outage.works();
+                // real time: leases and ages of the ledger follow the database's clock.
                 renewed_at = Instant::now();
                 journal.book.borrow_mut().written();
                 journal.written.notify_one();
@@ -274,6 +283,7 @@ pub(super) async fn write(journal: Rc<Journal>, hub: Rc<OutboxHub>) {
             }
             Err(error) => {
                 outage.fails(&error);
+                // real time: leases and ages of the ledger follow the database's clock.
                 tokio::time::sleep(RETRY).await;
             }
         }

@@ -195,6 +195,7 @@ async fn sweep(node: Arc<Node>, (journal, hub): (Rc<Journal>, Rc<OutboxHub>), de
     while !node.drain.has_begun() {
         if !journal.has_entered() {
             // The first step of a node into the ledger handles what an earlier life of the only node has left.
+            // real time: leases and ages of the ledger follow the database's clock.
             tokio::time::sleep(SWEEP_INTERVAL.0).await;
             continue;
         }
@@ -212,6 +213,7 @@ async fn sweep(node: Arc<Node>, (journal, hub): (Rc<Journal>, Rc<OutboxHub>), de
             }
             Err(error) => outage.fails(&error),
         }
+        // real time: leases and ages of the ledger follow the database's clock.
         tokio::time::sleep(wait).await;
     }
 }
@@ -219,6 +221,7 @@ async fn sweep(node: Arc<Node>, (journal, hub): (Rc<Journal>, Rc<OutboxHub>), de
 /// Removes expired rows, without end.
 async fn tidy(ledger: Rc<EventLedger>, hub: Rc<OutboxHub>, metrics: Arc<EventMetrics>) {
     loop {
+        // real time: leases and ages of the ledger follow the database's clock.
         tokio::time::sleep(TIDY_INTERVAL).await;
         loop {
             match ledger.tidy().await {

@@ -256,6 +256,7 @@ pub(super) async fn fetch(hub: Rc<OutboxHub>) {
     loop {
         let ripe = async {
             match hub.ripe_at() {
+                // real time: leases and ages of the ledger follow the database's clock.
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
@@ -266,6 +267,7 @@ pub(super) async fn fetch(hub: Rc<OutboxHub>) {
             () = ripe => {}
         }
         let order = hub.order.lock().await;
+        // real time: leases and ages of the ledger follow the database's clock.
         let (incarnation, wanted, looked_at) = (hub.incarnation.get(), hub.waiting(), Instant::now());
         if let (Some(incarnation), false) = (incarnation, wanted.is_empty()) {
             match hub.ledger.fetch(incarnation, &wanted).await {
@@ -278,6 +280,7 @@ pub(super) async fn fetch(hub: Rc<OutboxHub>) {
                 }
                 Err(error) => {
                     outage.fails(&error);
+                    // real time: leases and ages of the ledger follow the database's clock.
                     tokio::time::sleep(RETRY.0).await;
                     hub.ring();
                 }
@@ -285,6 +288,7 @@ pub(super) async fn fetch(hub: Rc<OutboxHub>) {
         }
         hub.forget_ripe(looked_at);
         drop(order);
+        // real time: leases and ages of the ledger follow the database's clock.
         tokio::time::sleep(FETCH_GAP).await;
     }
 }
@@ -362,6 +366,7 @@ async fn until_done<T, F: Future<Output = Result<T, LedgerError>>>(request: impl
             Ok(done) => return done,
             Err(error) => tracing::debug!(%error, "the outbox of events cannot be written now"),
         }
+        // real time: leases and ages of the ledger follow the database's clock.
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(RETRY.1);
     }

@@ -43,6 +43,7 @@ impl LaneSharing {
                 Ok(()) => outage.works(),
                 Err(error) => outage.fails(&error),
             }
+            // real time: leases and ages of the ledger follow the database's clock.
             let _ = tokio::time::timeout(SHARE, self.journal.entered()).await;
         }
     }

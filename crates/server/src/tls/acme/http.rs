@@ -41,6 +41,7 @@ pub(super) async fn serve(listener: TcpListener, resolver: Arc<CertResolver>) ->
         let permit = Arc::clone(&permits).acquire_owned().await;
         let Ok((socket, _)) = listener.accept().await else {
             // Most likely the process has no file descriptors left.
+            // real time: a limit of the port for challenges, which has no node.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -51,6 +52,7 @@ pub(super) async fn serve(listener: TcpListener, resolver: Arc<CertResolver>) ->
                 .header_read_timeout(None)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(socket), service);
+            // real time: a limit of the port for challenges, which has no node.
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
             drop(permit);
         });

@@ -77,12 +77,15 @@ impl Renewal {
     pub(super) async fn run(mut self) -> Infallible {
         loop {
             for index in 0..self.hosts.len() {
+                // real time: certificates end by the system's clock.
                 if self.hosts[index].due <= SystemTime::now() {
                     self.renew(index).await;
                 }
             }
             let next =
+                // real time: certificates end by the system's clock.
                 self.hosts.iter().map(|host| host.due).min().and_then(|due| due.duration_since(SystemTime::now()).ok());
+            // real time: certificates end by the system's clock.
             tokio::time::sleep(next.unwrap_or_default().min(CLOCK_CHECK_INTERVAL)).await;
         }
     }
@@ -90,6 +93,7 @@ impl Renewal {
     async fn renew(&mut self, index: usize) {
         let name = self.hosts[index].name.clone();
         let certificate =
+            // real time: certificates end by the system's clock.
             tokio::time::timeout(FETCH_TIMEOUT, self.fetch(&name)).await.unwrap_or(Err(RenewalError::Silent));
         let host = &mut self.hosts[index];
         match certificate {
@@ -100,6 +104,7 @@ impl Renewal {
             Err(error) => {
                 host.failures += 1;
                 let again_in = wait(host.failures);
+                // real time: certificates end by the system's clock.
                 host.due = SystemTime::now() + again_in;
                 tracing::warn!(host = name, error = &error as &dyn std::error::Error, ?again_in, "no certificate");
             }
@@ -109,6 +114,7 @@ impl Renewal {
     /// Returns a certificate that is not due: one that another node has meanwhile stored in the same directory, or a
     /// new one.
     async fn fetch(&mut self, host: &str) -> Result<Certificate, RenewalError> {
+        // real time: certificates end by the system's clock.
         let is_good = |certificate: &Certificate| certificate.due > SystemTime::now();
         if let Some(certificate) = self.cache.certificate(host).filter(is_good) {
             return Ok(certificate);

@@ -165,6 +165,7 @@ impl Rest {
             let body = poll_fn(|context| self.poll_rest(context)).await;
             // The future is boxed, because it is rare. If a body does not end in time, it is dropped and its connection
             // is closed.
+            // real time: this only frees memory earlier.
             let _ = Box::pin(tokio::time::timeout(PASSED_TIME, pass(body))).await;
         }
     }

@@ -90,9 +90,10 @@ pub(crate) async fn prepare<R: Router>(caller: HttpCaller, socket: StdTcpStream,
 /// the node started to drain while the client had sent no request yet. A client that connects during the drain
 /// (`is_late`) is served until it gets that response.
 async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Option<T>>) -> Option<T> {
+    let limit = node.generation().settings.http_server.header_timeout;
     tokio::select! {
         biased;
-        done = tokio::time::timeout(node.generation().settings.http_server.header_timeout, work) => done.ok().flatten(),
+        done = node.clock.time().timeout(limit, work) => done.ok().flatten(),
         () = node.drain.begun(), if !is_late => None,
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     let origin = Rc::new(origin);
     let node = &origin.node;
     let takeover = Rc::new(Takeover::default());
-    let timer = Rc::new(TimeoutTimer::new(node.clock.ticks(), &node.generation().settings.http_server));
+    let timer = Rc::new(TimeoutTimer::new(node.clock.clone(), &node.generation().settings.http_server));
     let rest = Rc::new(Rest::default());
     let _budget = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), HEAD_MAX);
     let service = service_fn(|request: Request<Incoming>| {
@@ -79,7 +79,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     };
     let (Ok(()), Some(taken)) = (ended, takeover.taken()) else {
         // The last answer may still wait for room in the socket, and the client may still be sending.
-        let _ = tokio::time::timeout(node.generation().settings.http_server.request_timeout, connection).await;
+        let _ = node.clock.time().timeout(node.generation().settings.http_server.request_timeout, connection).await;
         return;
     };
     let parts = connection.into_parts();

@@ -21,6 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::UnixStream;
+use touchline_clock::Clock;
 
 use super::body::{BodyBudget, RequestBody};
 use super::caller::{HEAD_MAX, Origin};
@@ -78,7 +79,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     stream.limit_unsent(UNSENT_MAX);
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
-    let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.generation().settings.http_server));
+    let timer = Rc::new(StreamsTimer::new(node.clock.clone(), &node.generation().settings.http_server));
     let requests = Rc::new(Cell::new(0usize));
     let _budget = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
     let service = {
@@ -120,7 +121,7 @@ pub(super) async fn serve<R: Router>(origin: Origin, stream: HttpStream, prefix:
     loop {
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = tokio::time::sleep(PARTING) => if requests.get() == 0 {
+            () = node.clock.time().sleep(PARTING) => if requests.get() == 0 {
                 return;
             },
         }
@@ -244,7 +245,7 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let limit = origin.node.generation().settings.http_server.request_timeout;
     let request = RequestBody::wrap(request, None, origin.node.shards[usize::from(origin.shard)].http_counter());
-    let Ok(routed) = tokio::time::timeout(limit, R::answer(origin, request)).await else {
+    let Ok(routed) = origin.node.clock.time().timeout(limit, R::answer(origin, request)).await else {
         return under_way.whole(respond::text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n"));
     };
     match (routed, upgrade) {
@@ -259,7 +260,8 @@ async fn answer<R: Router>(origin: &Origin, mut request: Request<Incoming>, unde
         (Routed::Upgrade(answer, negotiated), Some(upgrade)) => {
             if let Some(pair) = adopt(origin, &under_way.timer, negotiated, Bytes::new(), Bytes::new()) {
                 let client = &origin.node.generation().settings.client;
-                tokio::task::spawn_local(carry(upgrade, pair, client.answer_timeout + client.pong_timeout, under_way));
+                let limit = (origin.node.clock.time().clone(), client.answer_timeout + client.pong_timeout);
+                tokio::task::spawn_local(carry(upgrade, pair, limit, under_way));
             }
             answer.map(|body| Either::Left(Whole { body, _budget: None }))
         }
@@ -321,14 +323,14 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Respon
 
 /// Copies a WebSocket's bytes in both directions. After the shard has closed its end, the client has [`PARTING`] to
 /// close its side too; then the stream is reset. It also ends if a client keeps the stream's window closed for `stall`.
-async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under_way: UnderWay) {
+async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, (clock, stall): (Clock, Duration), _under_way: UnderWay) {
     let Ok(stream) = upgrade.await else { return };
     let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(stream));
     let (mut from_shard, mut to_shard) = pair.split();
     let outward = async {
         let mut piece = vec![0; CARRIED];
         while let Ok(length @ 1..) = from_shard.read(&mut piece).await {
-            if !matches!(tokio::time::timeout(stall, to_client.write_all(&piece[..length])).await, Ok(Ok(()))) {
+            if !matches!(clock.timeout(stall, to_client.write_all(&piece[..length])).await, Ok(Ok(()))) {
                 return false;
             }
         }
@@ -346,7 +348,7 @@ async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under
     let (mut outward, mut inward) = (std::pin::pin!(outward), std::pin::pin!(inward));
     tokio::select! {
         is_whole = &mut outward => if is_whole {
-            let _ = tokio::time::timeout(PARTING, inward).await;
+            let _ = clock.timeout(PARTING, inward).await;
         },
         () = &mut inward => {
             let _ = outward.await;

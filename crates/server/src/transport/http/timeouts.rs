@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use touchline_config::HttpServerSettings;
 
-use crate::runtime::clock::Ticks;
+use crate::runtime::clock::NodeClock;
 
 /// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum RequestStage {
 
 /// The stage of a connection and its limits.
 pub(super) struct TimeoutTimer {
-    ticks: Ticks,
+    clock: NodeClock,
     limits: [Duration; 3],
     stage: Cell<RequestStage>,
     since_us: Cell<u64>,
@@ -29,14 +29,15 @@ pub(super) struct TimeoutTimer {
 
 impl TimeoutTimer {
     /// Makes the timer of a connection. A part of the first head has been read already.
-    pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
+    pub(super) fn new(clock: NodeClock, settings: &HttpServerSettings) -> Self {
         let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
-        TimeoutTimer { ticks, limits, stage: Cell::new(RequestStage::Head), since_us: Cell::new(ticks.elapsed_us()) }
+        let since_us = Cell::new(clock.elapsed_us());
+        TimeoutTimer { clock, limits, stage: Cell::new(RequestStage::Head), since_us }
     }
 
     pub(super) fn enter(&self, stage: RequestStage) {
         self.stage.set(stage);
-        self.since_us.set(self.ticks.elapsed_us());
+        self.since_us.set(self.clock.elapsed_us());
     }
 
     /// Notes that the socket has taken bytes of an answer. The time between two requests begins with the last of them.
@@ -57,11 +58,11 @@ impl TimeoutTimer {
     pub(super) async fn overrun(&self) {
         loop {
             let limit = self.limits[self.stage.get() as usize];
-            let spent = Duration::from_micros(self.ticks.elapsed_us() - self.since_us.get());
+            let spent = Duration::from_micros(self.clock.elapsed_us() - self.since_us.get());
             match limit.checked_sub(spent) {
                 // A later stage may have a shorter limit, so it is checked again by then.
                 Some(left) if !left.is_zero() => {
-                    tokio::time::sleep(left.min(self.limits[RequestStage::Head as usize])).await
+                    self.clock.time().sleep(left.min(self.limits[RequestStage::Head as usize])).await
                 }
                 _ => return,
             }
@@ -74,7 +75,7 @@ const CHECK_MIN: Duration = Duration::from_millis(1);
 
 /// The timer of an HTTP/2 connection. Its requests have their own timeouts.
 pub(super) struct StreamsTimer {
-    ticks: Ticks,
+    clock: NodeClock,
     idle_timeout: Cell<Duration>,
     header_timeout: Duration,
     /// Since when no request is under way, in microseconds of the node's clock; None = a request is under way.
@@ -96,11 +97,11 @@ pub(super) enum Overrun {
 
 impl StreamsTimer {
     /// Makes the timer of a connection that has just begun.
-    pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
-        let now_us = Cell::new(Some(ticks.elapsed_us()));
+    pub(super) fn new(clock: NodeClock, settings: &HttpServerSettings) -> Self {
+        let now_us = Cell::new(Some(clock.elapsed_us()));
         let HttpServerSettings { idle_timeout, header_timeout, .. } = *settings;
         let idle_timeout = Cell::new(idle_timeout);
-        StreamsTimer { ticks, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
+        StreamsTimer { clock, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
     }
 
     /// Notes that the connection carries a session. After its last session has ended, the connection is no longer
@@ -111,19 +112,19 @@ impl StreamsTimer {
 
     /// Records whether requests are under way.
     pub(super) fn note_busy(&self, is_busy: bool) {
-        self.idle_since_us.set((!is_busy).then(|| self.ticks.elapsed_us()));
+        self.idle_since_us.set((!is_busy).then(|| self.clock.elapsed_us()));
     }
 
     /// Records whether a frame or a header block of the client is incomplete.
     pub(super) fn note_incomplete(&self, is_incomplete: bool) {
         let since_us = self.incomplete_since_us.get();
-        self.incomplete_since_us.set(is_incomplete.then(|| since_us.unwrap_or_else(|| self.ticks.elapsed_us())));
+        self.incomplete_since_us.set(is_incomplete.then(|| since_us.unwrap_or_else(|| self.clock.elapsed_us())));
     }
 
     /// Returns when a limit is exceeded.
     pub(super) async fn overrun(&self) -> Overrun {
         loop {
-            let now_us = self.ticks.elapsed_us();
+            let now_us = self.clock.elapsed_us();
             let left = |since_us: Option<u64>, limit: Duration| {
                 Some(limit.saturating_sub(Duration::from_micros(now_us.saturating_sub(since_us?))))
             };
@@ -137,7 +138,7 @@ impl StreamsTimer {
             }
             // A time that begins meanwhile can't end before that.
             let next = idle.unwrap_or(self.idle_timeout.get()).min(incomplete.unwrap_or(self.header_timeout));
-            tokio::time::sleep(next.max(CHECK_MIN)).await;
+            self.clock.time().sleep(next.max(CHECK_MIN)).await;
         }
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn within<T>(
     wait: impl Future<Output = Result<T, OperationError>>,
 ) -> Result<T, OperationError> {
     let longest = node.generation().settings.store.stats.timeout.min(STATS_WAIT);
-    tokio::time::timeout(longest, wait).await.unwrap_or(Err(Error::STORE_UNAVAILABLE.into()))
+    node.clock.time().timeout(longest, wait).await.unwrap_or(Err(Error::STORE_UNAVAILABLE.into()))
 }
 
 /// Returns the nodes that this node has lost without a goodbye.
@@ -140,6 +140,7 @@ async fn forget_seen(node: &Node, user: &str) -> Result<SeenForgotten, Operation
         if forgotten != SeenForgotten::Busy {
             break;
         }
+        // real time: a pause between two tries at the database.
         tokio::time::sleep(SEEN_PAUSE).await;
     }
     Ok(forgotten)

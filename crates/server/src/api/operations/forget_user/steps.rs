@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::time::Instant;
 use touchline_engine::bans::Ban;
 use touchline_engine::directory::OwnNames;
 use touchline_protocol::Error;
@@ -43,9 +42,9 @@ pub(super) async fn forget_everywhere(node: &Node, reply: &mut ForgetUserReply) 
     // If the patterns have changed since, it is unknown what was done, and the work starts from the beginning.
     let known = std::mem::replace(&mut work.inboxes, digest_of(&format!("{inboxes:?}"), &[]));
     let mut next = Some(if known == work.inboxes { work.from.clone() } else { ForgetPlace::default() });
-    let until = Instant::now() + STEPS_TIME;
+    let until = node.clock.time().now() + STEPS_TIME;
     for _ in 0..STEPS_MAX {
-        let Some(place) = next.take_if(|_| Instant::now() < until) else { break };
+        let Some(place) = next.take_if(|_| node.clock.time().now() < until) else { break };
         next = step(node, work, &inboxes, place, (removed, remains)).await?;
     }
     note_remains(node, &work.user, remains);
