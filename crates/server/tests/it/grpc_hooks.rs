@@ -97,6 +97,8 @@ fn a_backend_prolongs_a_subscription_and_ends_it() {
         }
     });
     let server = TestServer::timed(|settings| {
+        // The test lets many hours pass at once, and answers no ping.
+        settings.client.ping_interval = Duration::from_secs(1_000 * HOUR_S);
         let channel = &mut settings.channel.proxy;
         for proxy in [&mut channel.subscribe, &mut channel.sub_refresh] {
             proxy.endpoint = format!("grpc://{}", backend.address);

@@ -50,12 +50,11 @@ fn stopped(change: impl FnOnce(&mut Settings)) -> TestServer {
     server
 }
 
-/// Waits until the endpoint has been asked again so that this holds.
-fn until_asked(server: &TestServer, what: &str, mut is_true: impl FnMut() -> bool) {
-    until(what, || {
-        server.clock().advance(FETCH_INTERVAL);
-        is_true()
-    });
+/// Lets the endpoint be asked once more, and waits until this holds.
+#[track_caller]
+fn until_asked(server: &TestServer, what: &str, is_true: impl FnMut() -> bool) {
+    server.clock().advance(FETCH_INTERVAL);
+    until(what, is_true);
 }
 
 fn with(mut json: Value, key: &str, value: Value) -> Value {
