@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the costs of the server's short paths: user-space instructions, by callgrind, and the bytes of an idle connection.
+"""Counts the costs of the server's short paths: user-space instructions, by callgrind, the bytes of an idle connection,
+the size of the binary and the memory of a server without clients.
 
 `cost.py BINARY [RUNS]` prints the table as TOML: the medians of RUNS runs (default 3) and the costs in base.toml. It fails if a path
 costs over 3 % more than the base, or a connection over 64 bytes more. The server is a real one with one shard, and gets the same input
@@ -264,6 +265,17 @@ def idle_connection_bytes(binary: str) -> float:
             return round((after - before) / CONNECTIONS, 1)
 
 
+def sizes(binary: str) -> dict:
+    """The binary without its symbols, and the memory of a server without clients, MB."""
+    with tempfile.TemporaryDirectory() as directory:
+        stripped = pathlib.Path(directory, "touchline")
+        subprocess.run(["strip", "--strip-unneeded", "-o", str(stripped), binary], check=True)
+        with Server(str(stripped), directory, [], {}) as server:
+            time.sleep(2)
+            resident = re.search(r"^VmRSS:\s+(\d+) kB", pathlib.Path(f"/proc/{server.process.pid}/status").read_text(), re.M)
+            return {"binary_megabytes": round(stripped.stat().st_size / 1e6, 1), "memory_at_rest_megabytes": round(int(resident[1]) * 1024 / 1e6, 1)}
+
+
 def base() -> dict:
     """The costs of the base commit."""
     lines = (HERE / "base.toml").read_text().splitlines() if (HERE / "base.toml").exists() else []
@@ -272,9 +284,10 @@ def base() -> dict:
 
 def main() -> None:
     binary, runs = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    tables = [{**instructions(binary), "idle_connection_bytes": idle_connection_bytes(binary)} for _ in range(runs)]
+    tables = [{**instructions(binary), "idle_connection_bytes": idle_connection_bytes(binary), **sizes(binary)} for _ in range(runs)]
     then, dearer = base(), 0
-    print("# User-space instructions of one of each, and heap bytes of an idle connection with one subscription; written by ./x cost.")
+    print("# User-space instructions of one of each, heap bytes of an idle connection with one subscription, the stripped binary")
+    print("# and the memory of a server without clients; written by ./x cost.")
     for name in tables[0]:
         value = statistics.median(table[name] for table in tables)
         print(f"{name} = {value:.7g}")

@@ -46,6 +46,11 @@ impl Moved {
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    #[cold]
+    fn elapsed(&self) -> Duration {
+        self.shown().elapsed()
+    }
 }
 
 /// Stops and moves a clock. When the hand is dropped, the clock runs with the system's.
@@ -111,13 +116,21 @@ impl Clock {
     }
 
     /// The time since this clock was made.
+    #[inline]
     pub fn elapsed(&self) -> Duration {
-        self.moved.as_ref().map_or_else(|| self.origin.elapsed(), |moved| moved.shown().elapsed())
+        match &self.moved {
+            None => self.origin.elapsed(),
+            Some(moved) => moved.elapsed(),
+        }
     }
 
     /// The moment that this clock shows. It is comparable only with moments of the same clock.
+    #[inline]
     pub fn now(&self) -> Instant {
-        self.moved.as_ref().map_or_else(Instant::now, |moved| self.origin + moved.shown().elapsed())
+        match &self.moved {
+            None => Instant::now(),
+            Some(moved) => self.origin + moved.elapsed(),
+        }
     }
 
     /// The time from a moment of this clock until now; zero if the moment is to come.
@@ -129,7 +142,7 @@ impl Clock {
     pub fn unix(&self) -> Duration {
         match &self.moved {
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            Some(moved) => moved.unix + moved.shown().elapsed(),
+            Some(moved) => moved.unix + moved.elapsed(),
         }
     }
 

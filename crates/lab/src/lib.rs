@@ -51,7 +51,6 @@ mod nats;
 mod numbers;
 mod output_file;
 mod part;
-mod postgres;
 mod process;
 mod publisher;
 mod reaction_parts;

@@ -10,11 +10,13 @@ const ALLOWED: f64 = 1.03;
 const ALLOWED_BYTES: f64 = 64.0;
 
 /// The names of the measured paths.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 9] = [
+    "binary_megabytes",
     "connect_with_subscribe",
     "delivery",
     "idle_connection_bytes",
     "idle_second",
+    "memory_at_rest_megabytes",
     "publish",
     "recovered_publication",
     "registration",

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use touchline_testkit::postgres::PostgresServer;
 
 use crate::arguments::{ConsumersOptions, Options};
 use crate::guard::{self, POSTMASTER};
-use crate::postgres::Postgres;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{OUTBOX, OUTBOX_BATCH, ServerUnderTest};
 
@@ -38,13 +38,13 @@ impl Drop for ConsumersScratch {
 
 /// One run: the floor, then rows for each kind of channels.
 pub(super) fn consumers(consumers: &ConsumersOptions, options: &Options, results: &mut Results) -> Result<()> {
-    if !Postgres::is_installed() {
+    if !PostgresServer::is_installed() {
         bail!("PostgreSQL is not installed (Debian package postgresql)");
     }
     let scratch = ConsumersScratch(std::env::temp_dir().join(format!("touchline-lab-outbox-{}", std::process::id())));
     guard::remove_with_lab(&scratch.0);
     guard::end_named_by(scratch.0.join(POSTMASTER));
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start_with(&scratch.0, &[], "");
     postgres.sql(&format!(
         "CREATE TABLE {OUTBOX} (id bigserial PRIMARY KEY, method text NOT NULL, payload jsonb NOT NULL, \
          partition integer NOT NULL DEFAULT 0, created_at timestamptz NOT NULL DEFAULT now()); \
@@ -78,7 +78,7 @@ pub(super) fn consumers(consumers: &ConsumersOptions, options: &Options, results
 }
 
 /// Inserts rows into the table in one transaction, so that all rows become visible at once.
-fn fill(postgres: &Postgres, rows: u32, channel: &str) {
+fn fill(postgres: &PostgresServer, rows: u32, channel: &str) {
     postgres.sql(&format!(
         "INSERT INTO {OUTBOX} (method, payload) SELECT 'publish', jsonb_build_object('channel', {channel}, 'data', \
          jsonb_build_object('n', n, 'text', repeat('x', 100))) FROM generate_series(1, {rows}) n"
@@ -86,7 +86,7 @@ fn fill(postgres: &Postgres, rows: u32, channel: &str) {
 }
 
 /// Selects all rows and deletes them, as many in a transaction as a consumer does.
-fn take_away(postgres: &Postgres, rows: u32) {
+fn take_away(postgres: &PostgresServer, rows: u32) {
     let step = format!(
         "BEGIN; SELECT id, method, payload::text FROM {OUTBOX} WHERE partition = 0 ORDER BY id LIMIT {OUTBOX_BATCH}; \
          DELETE FROM {OUTBOX} WHERE id IN \

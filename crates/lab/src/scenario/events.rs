@@ -12,10 +12,10 @@ use crate::arguments::{EventsOptions, Options};
 use crate::guard::{self, POSTMASTER};
 use crate::hook_parts::{BackendConduct, BackendCount, BackendOrder};
 use crate::part::LabPart;
-use crate::postgres::Postgres;
 use crate::report::{Figure, Results};
 use crate::server_under_test::{EventsSetup, ServerUnderTest};
 use crate::wire;
+use touchline_testkit::postgres::PostgresServer;
 
 const SCENARIO: &str = "events";
 const SIZE: usize = 128;
@@ -83,13 +83,13 @@ fn durable(
     (events, options): (&EventsOptions, &Options),
     results: &mut Results,
 ) -> Result<()> {
-    if !Postgres::is_installed() {
+    if !PostgresServer::is_installed() {
         bail!("PostgreSQL is not installed (Debian package postgresql)");
     }
     let scratch = EventsScratch(std::env::temp_dir().join(format!("touchline-lab-events-{}", std::process::id())));
     guard::remove_with_lab(&scratch.0);
     guard::end_named_by(scratch.0.join(POSTMASTER));
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start_with(&scratch.0, &[], "");
     let url = postgres.url();
     let setup = EventsSetup { backend: address, types: &SUBSCRIPTIONS, postgres: Some(&url) };
     let (rate, share) = arriving(backend, &setup, events, options)?;

@@ -15,12 +15,12 @@ use socket2::{Domain, Socket, Type};
 use super::bare::REST;
 use crate::arguments::{Options, Slow};
 use crate::guard::{self, POSTMASTER};
-use crate::postgres::Postgres;
 use crate::publisher::{PublishClient, answer};
 use crate::report::{Figure, Results, median};
 use crate::server_under_test::{LabDatabase, ServerUnderTest};
 use crate::socket::LabStream;
 use crate::wire;
+use touchline_testkit::postgres::PostgresServer;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
 /// Duration of the query of a slow channel.
@@ -38,13 +38,13 @@ const BLOCKING: usize = 2;
 
 /// One run: every mix, on the server and on the blocking loops.
 pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Result<()> {
-    if !Postgres::is_installed() {
+    if !PostgresServer::is_installed() {
         bail!("no PostgreSQL here; Debian has it as the package postgresql");
     }
     let scratch = LabDatabase::new();
     guard::remove_with_lab(&scratch.0);
     guard::end_named_by(scratch.0.join(POSTMASTER));
-    let postgres = Postgres::start(&scratch.0);
+    let postgres = PostgresServer::start_with(&scratch.0, &[], "");
     let url = prepare(&postgres);
     // Makes the schema, which the policy is for.
     warm(&ServerUnderTest::start_on_postgres(options, &url)?.api)?;
@@ -91,14 +91,14 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
 }
 
 /// Creates a PostgreSQL user that is subject to row policies.
-fn prepare(postgres: &Postgres) -> String {
+fn prepare(postgres: &PostgresServer) -> String {
     postgres
         .sql("CREATE ROLE lab LOGIN; GRANT CREATE ON DATABASE postgres TO lab; GRANT CREATE ON SCHEMA public TO lab");
     postgres.url().replacen("postgres@", "lab@", 1)
 }
 
 /// Makes each query of a slow channel slow from now on.
-fn make_slow(postgres: &Postgres) {
+fn make_slow(postgres: &PostgresServer) {
     let nap = NAP.as_secs_f64();
     postgres.sql(&format!(
         "INSERT INTO touchline.channel \

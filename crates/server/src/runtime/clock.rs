@@ -181,7 +181,8 @@ impl NodeClock {
 
     /// Microseconds since the node started.
     pub(crate) fn elapsed_us(&self) -> u64 {
-        self.time.elapsed().as_micros() as u64 - self.began_us
+        let elapsed = self.time.elapsed();
+        elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()) - self.began_us
     }
 }
 

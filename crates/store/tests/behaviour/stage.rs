@@ -10,6 +10,7 @@ use touchline_config::{PrimarySettings, StoreSettings};
 use touchline_protocol::stored::encode_publication;
 use touchline_protocol::stream::{LoadId, Offset, Retention, StreamPosition};
 use touchline_store::{Append, DatabaseUrl, PrimaryOptions, Store, StoreEvent, StoreRefusal, StoredHistory};
+use touchline_testkit::postgres::{PostgresServer, WITHOUT_FSYNC};
 use touchline_testkit::{PATIENCE, until};
 
 pub(crate) const HOUR_MS: u64 = 3_600_000;
@@ -181,9 +182,9 @@ pub(crate) fn on_both(name: &str, test: impl Fn(&PrimaryOptions)) {
 }
 
 /// Runs a test that also controls the PostgreSQL server.
-pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &touchline_testkit::postgres::PostgresServer)) {
+pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &PostgresServer)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
-    let postgres = touchline_testkit::postgres::PostgresServer::start(&scratch.0);
+    let postgres = PostgresServer::start(&scratch.0);
     test(&postgres.url(), &postgres);
 }
 
@@ -196,7 +197,7 @@ pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
 pub(crate) fn on_each_with(name: &str, options: &str, test: impl Fn(&str)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
     test(&format!("sqlite:{}", scratch.0.join("sqlite/primary.db").display()));
-    let postgres = touchline_testkit::postgres::PostgresServer::start_with(&scratch.0, &[], options);
+    let postgres = PostgresServer::start_with(&scratch.0, &[], &format!("{WITHOUT_FSYNC} {options}"));
     test(&postgres.url());
     assert_ne!(
         postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'touchline%'"),

@@ -5,7 +5,7 @@ use super::desk::Desk;
 use super::model::Model;
 use super::real::Real;
 use super::world::World;
-use crate::stage::on_each_with;
+use crate::stage::on_each;
 
 const NODES: &[&str] = &["a", "b", "c"];
 
@@ -40,7 +40,7 @@ fn the_rules_hold_whatever_happens() {
 #[test]
 fn the_databases_do_what_the_rules_say() {
     // This test does not simulate a power failure.
-    on_each_with("ledger", "-c fsync=off", |url| {
+    on_each("ledger", |url| {
         let mut real = Real::open(url);
         real.lane_max = 1_000_000;
         let nodes = if real.has_leases() { NODES } else { &NODES[..1] };

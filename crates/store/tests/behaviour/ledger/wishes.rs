@@ -9,7 +9,7 @@ use touchline_store::ledger::{EventLedger, LedgerBatch, LedgerCause, LedgerShare
 
 use super::desk::{Desk, KEYS_MAX, LEASE, Scribe, Told, WORD};
 use super::real::{Real, wish};
-use crate::stage::{on_each, on_each_with};
+use crate::stage::on_each;
 
 /// A life of a node.
 struct Writer {
@@ -60,7 +60,7 @@ fn some_event(random: &mut Rng, number: u64) -> OutboxEvent {
 
 #[test]
 fn every_node_tells_every_endpoint_that_some_node_has_named() {
-    on_each_with("wishes", "-c fsync=off", |url| {
+    on_each("wishes", |url| {
         let mut real = Real::open(url);
         for seed in 0..super::seeds(40) {
             real.empty();
