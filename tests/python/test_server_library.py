@@ -125,7 +125,7 @@ def test_a_batch(library, parallel):
 def test_errors_are_told_as_the_library_reads_them(server, library):
     with pytest.raises(cent.CentApiResponseError) as refused:
         library.publish(dto.PublishRequest(channel="unknown:x", data=1))
-    assert (refused.value.code, refused.value.message) == (102, "unknown channel")
+    assert refused.value.code == 102 and refused.value.message.startswith("unknown channel: ")
     with pytest.raises(cent.CentUnauthorizedError):
         cent.Client(f"{server.http}/api", "another key").info(dto.InfoRequest())
 

@@ -141,6 +141,10 @@ pub(crate) async fn open(
         // NATS cannot change the storage.
         wanted.storage = known.storage;
         if differs(known, &wanted) {
+            let (before, after) = (known.max_messages_per_subject, wanted.max_messages_per_subject);
+            if (0..before).contains(&after) {
+                tracing::warn!(stream = %name, before, after, "a smaller history_size shortens the history for all nodes");
+            }
             tracing::info!(stream = %name, "the stream is changed to the configured settings");
             let refused = |source| StreamError::Update { stream: name.clone(), source };
             context.update_stream(&wanted).await.map_err(refused)?;

@@ -2,15 +2,17 @@
 
 /// The candidate that a mistyped name most likely means. `None` = no candidate is similar enough.
 ///
-/// A candidate that ends with the whole name counts as nearest, and of several the first: old configurations write
-/// `api_key` for `http_api.key`.
+/// A candidate that ends with the whole name counts as nearest, and of several the first that is not in a list: old
+/// configurations write `api_key` for `http_api.key`.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let allowed = (name.chars().count() / 4).max(2);
     candidates
         .map(|candidate| (score(&name, &plain(candidate)), candidate))
         .filter(|(score, _)| *score <= allowed)
-        .min_by_key(|(score, candidate)| (*score, if *score == 1 { 0 } else { candidate.len() }))
+        .min_by_key(|(score, candidate)| {
+            (*score, candidate.contains('['), if *score == 1 { 0 } else { candidate.len() })
+        })
         .map(|(_, candidate)| candidate)
 }
 

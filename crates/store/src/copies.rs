@@ -79,7 +79,10 @@ fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
         OpenError::Sqlite { path: if is_of_copy { to } else { from }.display().to_string(), source }
     };
     let in_copy = |source| OpenError::Sqlite { path: to.display().to_string(), source };
-    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(to).map_err(of_file)?;
+    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(to).map_err(|error| {
+        let is_there = error.kind() == ErrorKind::AlreadyExists;
+        of_file(if is_there { Error::new(error.kind(), "it exists, and no copy overwrites a file") } else { error })
+    })?;
     let mut target = Connection::open(to).map_err(in_copy)?;
     let step = Backup::new(source, &mut target).and_then(|backup| backup.step(-1)).map_err(while_copying)?;
     if step != StepResult::Done {

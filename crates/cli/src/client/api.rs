@@ -92,11 +92,15 @@ impl ApiClient {
         match answer.status {
             200..=299 => {}
             401 => bail!(
-                "the server at {} refused the key (401): set it with --key, --config or TOUCHLINE_HTTP_API_KEY",
-                url.authority()
+                "the server at {} {} (401): set it with --key, --config or TOUCHLINE_HTTP_API_KEY",
+                url.authority(),
+                if self.key.is_empty() { "needs a key" } else { "refused the key" }
             ),
             _ if refusal_in(&answer.body, &self.key).is_some() => {}
-            404 => bail!("there is no server API at {} (404)", url.authority()),
+            404 => bail!(
+                "there is no server API at {} (404): with http_server.internal_port it is on that port (--api URL)",
+                url.authority()
+            ),
             status => bail!("the server answered {status}: {}", excerpt(&answer.body, &self.key)),
         }
         Ok(answer.body)

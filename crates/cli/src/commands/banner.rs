@@ -11,9 +11,21 @@ pub(crate) enum Reach {
     Refused,
 }
 
+/// The key of the server API as the banner shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShownKey<'k> {
+    /// The server API needs no key.
+    None,
+    /// A key that was made for this run.
+    OfThisRun(&'k str),
+    /// The key of the configuration, which is not shown.
+    Configured,
+}
+
 /// The text of the banner: addresses, an example command, and how to stop. `base` is the URL for clients, and `api` is
-/// the URL of the server API.
-pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach: Reach) -> String {
+/// the URL of the server API. `what`: whether the match plays, and whether data outlives the run.
+pub(crate) fn banner(base: &str, api: &str, key: ShownKey<'_>, what: (bool, bool), reach: Reach) -> String {
+    let (plays_match, keeps_data) = what;
     let is_alone = reach == Reach::Machine;
     let reach = match reach {
         Reach::Machine => "Only this machine can see it; `--open-to-network` opens it to phones and other machines.",
@@ -28,13 +40,19 @@ pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach:
     } else {
         "No match is played: open the reporter's page and kick off."
     };
-    let header = if key.is_empty() { String::new() } else { format!(" -H 'X-API-Key: {key}'") };
+    // A key of the configuration stays there: a terminal is recorded and shared.
+    let (key, header, secrets) = match key {
+        ShownKey::None => ("", String::new(), "secrets are valid for this run only"),
+        ShownKey::OfThisRun(key) => (key, format!(" -H 'X-API-Key: {key}'"), "secrets are valid for this run only"),
+        ShownKey::Configured => ("$KEY", " -H \"X-API-Key: $KEY\"".to_owned(), "the key is that of the configuration"),
+    };
+    let kept = if keeps_data { "durable data is kept in store.primary" } else { "everything is in memory" };
     // The console is off if other machines can reach the port, because everybody would be an operator.
     let console = if is_alone { format!("\n    Console    {api}/admin") } else { String::new() };
     let publication = crate::demo::PUBLICATION;
     format!(
         "
-  Touchline {version}, for development: everything is in memory, and secrets are valid for this run only.
+  Touchline {version}, for development: {kept}, and {secrets}.
 
     Fans       {base}/
     Reporter   {base}/reporter#key={key}{console}

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use anyhow::Result;
 use touchline_server::{Running, Settings};
 
-use super::banner::{Reach, banner};
+use super::banner::{Reach, ShownKey, banner};
 use super::match_replay::{Player, Recording};
 use crate::arguments::ServeArguments;
 use crate::client::api::{ApiClient, reachable};
@@ -16,14 +16,25 @@ use crate::demo;
 const SPEED: f64 = 30.0;
 
 /// Prints the banner and starts the match, unless `--no-match` is given. The match ends when the player is dropped.
+/// `is_key_written`: the configuration has the key of the server API.
 ///
 /// # Errors
 /// When the banner cannot be printed.
-pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArguments) -> Result<Option<Player>> {
+pub(crate) fn begin(
+    settings: &Settings,
+    running: &Running,
+    arguments: &ServeArguments,
+    is_key_written: bool,
+) -> Result<Option<Player>> {
     let bound = running.address();
     let api = running.internal_address().filter(|_| !settings.http_api.external).unwrap_or(bound);
     let (base, api_base) = (format!("http://{}", reachable(bound)), format!("http://{}", reachable(api)));
     let key = &settings.http_api.key;
+    let shown_key = match key.as_str() {
+        "" => ShownKey::None,
+        _ if is_key_written => ShownKey::Configured,
+        key => ShownKey::OfThisRun(key),
+    };
     let recording = if arguments.no_match { None } else { Some(Recording::parse(demo::RECORDING)?) };
     let is_open = !settings.client.anonymous_on_loopback_only;
     let is_elsewhere = !bound.ip().is_loopback();
@@ -34,7 +45,8 @@ pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArg
         (false, _) => Reach::Machine,
     };
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", banner(&shown, if api == bound { &shown } else { &api_base }, key, recording.is_some(), reach))?;
+    let what = (recording.is_some(), settings.needs_primary());
+    write!(out, "{}", banner(&shown, if api == bound { &shown } else { &api_base }, shown_key, what, reach))?;
     out.flush()?;
     recording
         .map(|recording| {

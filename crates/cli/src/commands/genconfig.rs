@@ -19,12 +19,13 @@ pub(crate) fn run(arguments: &GenconfigArguments) -> Result<ExitCode> {
         write!(std::io::stdout(), "{text}")?;
         return Ok(ExitCode::SUCCESS);
     };
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .with_context(|| format!("{} cannot be created", path.display()))?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
+            match path.exists() {
+                true => format!("{} exists, and genconfig overwrites no file", path.display()),
+                false => format!("{} cannot be created", path.display()),
+            }
+        })?;
     file.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

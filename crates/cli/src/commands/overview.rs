@@ -22,7 +22,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<ExitCode> {
     let overview = match ApiClient::from_arguments(&arguments.api).and_then(|api| ask(&api)) {
         Ok(overview) => overview,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("touchline: {error:#}");
             return Ok(ExitCode::from(3));
         }
     };
@@ -70,11 +70,13 @@ fn text(overview: &Json, is_ascii: bool) -> String {
     let list = |name: &str| overview[name].as_array().cloned().unwrap_or_default();
     let (problems, nodes, missing) = (list("problems"), list("nodes"), list("missing_nodes"));
     let all = nodes.len() + missing.len();
+    let connections = overview["verdict"]["connections"].as_u64().unwrap_or_default();
     let _ = writeln!(
         out,
-        "Touchline · {} of {all} nodes · {} connections",
+        "Touchline · {} of {all} node{} · {connections} connection{}",
         nodes.len(),
-        overview["verdict"]["connections"]
+        if all == 1 { "" } else { "s" },
+        if connections == 1 { "" } else { "s" }
     );
     if problems.is_empty() {
         let _ = writeln!(out, "{} no problems", mark("ok", is_ascii));

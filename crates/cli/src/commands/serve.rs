@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
-use touchline_config::{DevelopmentPurpose, Flags, Sources, WrittenKey};
+use touchline_config::{DevelopmentPurpose, Flags, Location, Sources, WrittenKey};
 use touchline_server::{PROBES, ReloadRefusal, Reloaded, Running, Server, ServerHandle, Settings, StartError};
 use touchline_store::OpenError;
 
@@ -59,8 +59,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         ephemeral::check(&settings)?;
     }
     runtime.block_on(async {
+        let has_key = written.iter().any(|key| key.path == "http_api.key" && key.location != Location::Defaults);
         let running = start(settings.clone(), arguments.dev, Some((source, written)))?;
-        let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
+        let _player = if arguments.dev { dev::begin(&settings, &running, &arguments, has_key)? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }

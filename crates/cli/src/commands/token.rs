@@ -82,6 +82,10 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     let end = claims["exp"]
         .as_f64()
         .map_or("never expires".to_owned(), |exp| format!("expires in {}", shown_seconds(exp - now.as_secs_f64())));
+    // A hundred years.
+    if claims["exp"].as_f64().is_some_and(|exp| exp - now.as_secs_f64() > 3.2e9) {
+        writeln!(std::io::stdout(), "warning: exp counts seconds since 1970, and this one looks like milliseconds")?;
+    }
     let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
     writeln!(std::io::stdout(), "not checked: bans of the user and of the token, which only running nodes know")?;
     writeln!(std::io::stdout(), "good: {who}, {end}")?;

@@ -391,7 +391,7 @@ fn a_check_tells_good_from_bad() {
     let good = run(&["check", &server.path()]);
     assert_eq!(
         (good.status.code(), text(&good.stdout).lines().last()),
-        (Some(0), Some("ok: 0 errors, 0 warnings, 1 notes"))
+        (Some(0), Some("ok: 0 errors, 0 warnings, 1 note"))
     );
     let bad = server.file.with_extension("bad.toml");
     std::fs::write(&bad, "client.chanel_limit = 3").expect("the temporary directory is writable");

@@ -61,9 +61,30 @@ fn from_toml(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
         Ok(table) => Ok(locations.table(table.get_ref(), Location::File(name.clone(), None))),
         Err(error) => {
             let location = error.span().map_or(Location::File(name.clone(), None), |span| locations.at(span.start));
-            Err(Finding::error(format!("is not TOML: {}", error.message()), Some(&location)))
+            let twice =
+                error.span().filter(|_| error.message() == "duplicate key").and_then(|span| twice(text, span.start));
+            let text = twice.unwrap_or_else(|| format!("is not TOML: {}", error.message()));
+            Err(Finding::error(text, Some(&location)))
         }
     }
+}
+
+/// What is wrong with a section or a key that a TOML text has twice, and where the first one is. `at`: the byte where
+/// the second one begins. `None` = it is not at the beginning of a line.
+fn twice(text: &str, at: usize) -> Option<String> {
+    let line = text.get(..at)?.matches('\n').count();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let second = *lines.get(line)?;
+    if second.starts_with('[') {
+        let header = second.split(']').next()?;
+        let first = lines[..line].iter().position(|first| first.split(']').next() == Some(header))? + 1;
+        return Some(format!("{header}] is in line {first} already: write these keys there"));
+    }
+    let name = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let key = name(second)?;
+    let section = lines[..line].iter().rposition(|line| line.starts_with('[')).map_or(0, |header| header + 1);
+    let first = section + lines[section..line].iter().position(|first| name(first).as_ref() == Some(&key))? + 1;
+    Some(format!("{key} is in line {first} already: write it once"))
 }
 
 /// Turns byte positions of one text into locations.

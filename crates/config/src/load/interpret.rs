@@ -182,7 +182,9 @@ impl ConfigReader<'_> {
     /// The tables of a list, each with its `name`. Items without a name become findings.
     fn named_tables<'n>(&mut self, path: &str, node: &'n ConfigNode) -> Vec<(String, &'n ConfigNode)> {
         let ConfigValue::List(items) = &node.value else {
-            let text = format!("{path}: expected a list of tables, found {}", node.value.name());
+            let is_table = matches!(node.value, ConfigValue::Table(_));
+            let hint = if is_table { format!(": in TOML write [[{path}]]") } else { String::new() };
+            let text = format!("{path}: expected a list of tables, found {}{hint}", node.value.name());
             self.findings.push(Finding::error(text, Some(&node.location)));
             return Vec::new();
         };

@@ -92,6 +92,8 @@ fn read_and(
     let mut configuration = interpret::interpret(&written, &mut findings);
     if let Some(configuration) = &mut configuration {
         variables::replace(configuration, &sources.variables, &mut findings);
+        let purpose = sources.development.as_ref().map(|secrets| secrets.purpose);
+        configuration.settings.channel.accepts_unknown_namespaces = purpose == Some(DevelopmentPurpose::Demo);
     }
     if let Some(configuration) = &configuration {
         check::check(&configuration.settings, probes, &mut findings);

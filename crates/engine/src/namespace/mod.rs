@@ -100,10 +100,13 @@ impl Namespaces {
             None => split_once(name, &settings.namespace_boundary),
         };
         let (options, rest) = match split {
-            Some((namespace, rest)) => {
-                let index = self.find(namespace).ok_or(Error::UNKNOWN_CHANNEL)?;
-                (&settings.namespaces[index].options, rest)
-            }
+            Some((namespace, rest)) => match self.find(namespace) {
+                Some(index) => (&settings.namespaces[index].options, rest),
+                None if settings.accepts_unknown_namespaces && namespace != REGISTRY_NAMESPACE => {
+                    (&settings.without_namespace, name)
+                }
+                None => return Err(Error::UNKNOWN_CHANNEL),
+            },
             _ => (&settings.without_namespace, name),
         };
         match &options.channel_regex {
@@ -128,7 +131,9 @@ impl Namespaces {
     /// The number of a channel's namespace, as an index of [`Namespaces::names`].
     pub fn index_of(&self, channel: &str) -> NamespaceIndex {
         let namespace = self.namespace_of(channel);
-        let index = if namespace.is_empty() { Some(0) } else { self.find(namespace).map(|index| index + 1) };
+        let of_none = self.settings.accepts_unknown_namespaces.then_some(0);
+        let named = || self.find(namespace).map(|index| index + 1).or(of_none);
+        let index = if namespace.is_empty() { Some(0) } else { named() };
         index.and_then(|index| u16::try_from(index).ok()).map_or(NamespaceIndex::UNKNOWN, NamespaceIndex)
     }
 

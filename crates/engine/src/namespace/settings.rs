@@ -48,5 +48,8 @@ settings! {
         plain without_namespace: ChannelOptions = ChannelOptions::default();
         /// The configured namespaces.
         plain namespaces: Vec<Namespace> = Vec::new();
+        /// A channel of an unknown namespace has the options of channels without one: on the server of a developer, who
+        /// tries channels before writing a configuration.
+        plain accepts_unknown_namespaces: bool = false;
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn log_refused_operation(
         }
         Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
         _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
+        Error::BAD_REQUEST if refusal.field.is_none() => "server API: the body cannot be read as this request",
         Error::BAD_REQUEST => {
             "server API: a field is missing, empty, too long, out of range or contradicts another one"
         }
@@ -66,6 +67,9 @@ pub(super) fn log_refused_operation(
         address,
         operation: operation.get(..32).unwrap_or(operation),
         field: refusal.field.unwrap_or_default(),
+        channel: refusal.channel.as_deref().unwrap_or_default(),
+        // The detail of a bad request may repeat what was sent.
+        detail: refusal.detail.as_deref().filter(|_| refusal.error != Error::BAD_REQUEST).unwrap_or_default(),
         key: &caller.name,
         request_id,
         ..RefusalLine::default()

@@ -89,7 +89,8 @@ impl ApiQuestion {
 
     /// Makes the answer to a request that never reaches an operation.
     fn turn_away(&self, status: StatusCode, refusal: impl Into<OperationError>, detail: &str) -> HttpResponse {
-        let mut response = self.answer(ApiReply::turned_away(refusal.into(), detail));
+        let refusal = OperationError { detail: Some(detail.into()), ..refusal.into() };
+        let mut response = self.answer(ApiReply::turned_away(refusal));
         *response.status_mut() = status;
         response
     }
@@ -100,6 +101,8 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let Origin { node, pass, .. } = origin;
     let generation = node.generation();
     if generation.settings.http_api.disabled {
+        let (status, cause) = (StatusCode::NOT_FOUND, "the path is off: http_api.disabled");
+        node.log_refused_request(origin.remote, request.headers(), status, cause, "");
         return respond::not_found();
     }
     let uri = std::mem::take(request.uri_mut());
@@ -145,8 +148,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let serving = serve(node, &caller.rights, method, &body, asked.form.version);
     let reply = within(&span, serving).await.unwrap_or_else(|malformed| {
         node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
-        let refusal = OperationError { field: malformed.field, ..Error::BAD_REQUEST.into() };
-        ApiReply::turned_away(refusal, malformed.to_string())
+        ApiReply::turned_away(malformed.into())
     });
     if let Some(refusal) = &reply.refusal {
         span.note("touchline.error.code", || refusal.error.code.to_string());

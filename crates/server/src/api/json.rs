@@ -108,7 +108,7 @@ impl From<Error> for ErrorJson {
 }
 
 impl From<OperationError> for ErrorJson {
-    fn from(OperationError { error, field, denied, detail }: OperationError) -> Self {
+    fn from(OperationError { error, field, denied, detail, .. }: OperationError) -> Self {
         let message = match denied {
             None => error.message.into(),
             Some((Denied::Operation, name)) => format!("{}: the key may not use {name}", error.message).into(),

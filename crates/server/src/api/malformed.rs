@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::value::RawValue;
+use touchline_protocol::Error;
 
-use super::operation::Operation;
+use super::operation::{Operation, OperationError};
 use super::params::object;
 
 /// The most bytes of the text about an unexpected value. The text is limited because it may repeat the request.
@@ -37,6 +38,13 @@ impl MalformedRequest {
 impl From<serde_json::Error> for MalformedRequest {
     fn from(cause: serde_json::Error) -> Self {
         MalformedRequest { cause, field: None }
+    }
+}
+
+impl From<MalformedRequest> for OperationError {
+    fn from(malformed: MalformedRequest) -> Self {
+        let detail = Some(malformed.to_string().into());
+        OperationError { field: malformed.field, detail, ..Error::BAD_REQUEST.into() }
     }
 }
 

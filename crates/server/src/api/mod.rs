@@ -30,6 +30,7 @@ mod operations;
 mod params;
 mod program;
 mod readiness;
+mod remedy;
 mod reply;
 mod request_id;
 mod router;

@@ -15,17 +15,19 @@ pub(crate) struct OperationError {
     pub(crate) denied: Option<(Denied, &'static str)>,
     /// A detail that follows the text of the error; None = the text says everything.
     pub(crate) detail: Option<Box<str>>,
+    /// The channel that the refusal is about, for the log; None = it is about none, or about several.
+    pub(crate) channel: Option<Box<str>>,
 }
 
 impl OperationError {
     /// The error 107 because of one field.
     pub(crate) fn bad(field: &'static str) -> Self {
-        OperationError { error: Error::BAD_REQUEST, field: Some(field), denied: None, detail: None }
+        OperationError { field: Some(field), ..Error::BAD_REQUEST.into() }
     }
 
     /// An error because of one field, with what is wrong with it.
     pub(crate) fn about(error: Error, field: &'static str, detail: &str) -> Self {
-        OperationError { error, field: Some(field), denied: None, detail: Some(detail.into()) }
+        OperationError { field: Some(field), detail: Some(detail.into()), ..error.into() }
     }
 
     /// The error 4017, with what is wrong with the configuration.
@@ -40,12 +42,12 @@ impl OperationError {
 
     /// The error 103, because the caller's key does not allow the operation.
     pub(crate) fn denied(why: Denied, operation: &'static str) -> Self {
-        OperationError { error: Error::PERMISSION_DENIED, field: None, denied: Some((why, operation)), detail: None }
+        OperationError { denied: Some((why, operation)), ..Error::PERMISSION_DENIED.into() }
     }
 }
 
 impl From<Error> for OperationError {
     fn from(error: Error) -> Self {
-        OperationError { error, field: None, denied: None, detail: None }
+        OperationError { error, field: None, denied: None, detail: None, channel: None }
     }
 }

@@ -22,8 +22,6 @@ pub(crate) struct ApiReply {
     pub(crate) refusal: Option<OperationError>,
     /// The first refused commands of a batch, each with its operation, for the log.
     pub(crate) refused: Vec<(String, OperationError)>,
-    /// A detail that follows the text of the refusal.
-    detail: Option<Box<str>>,
     /// The status reports the refusal in either mode.
     pub(super) is_told: bool,
 }
@@ -34,31 +32,26 @@ const REFUSED_MAX: usize = 16;
 impl ApiReply {
     /// Makes the reply to a batch. The errors of its commands are in the body.
     pub(super) fn of_batch(body: Vec<u8>) -> Self {
-        ApiReply { body, refusal: None, refused: Vec::new(), detail: None, is_told: false }
+        ApiReply { body, refusal: None, refused: Vec::new(), is_told: false }
     }
 
     /// Makes the reply of one operation, which may have been refused. `is_unknown`: the path names no operation.
     pub(super) fn of_operation(body: Vec<u8>, refusal: Option<OperationError>, is_unknown: bool) -> Self {
-        ApiReply { body, refusal, refused: Vec::new(), detail: None, is_told: is_unknown }
+        ApiReply { body, refusal, refused: Vec::new(), is_told: is_unknown }
     }
 
     /// Makes the reply to a request that is refused as a whole.
     pub(super) fn of_refusal(refusal: OperationError) -> Self {
-        Self::with_detail(refusal, None, false)
-    }
-
-    /// Makes the reply to a request that never reaches an operation. Its status reports this in either mode. `detail`:
-    /// what is wrong.
-    pub(crate) fn turned_away(refusal: OperationError, detail: impl Into<Box<str>>) -> Self {
-        Self::with_detail(refusal, Some(detail.into()), true)
-    }
-
-    fn with_detail(refusal: OperationError, detail: Option<Box<str>>, is_told: bool) -> Self {
         let mut body = Vec::new();
         let mut object = ObjectWriter::open(&mut body);
-        ErrorJson::from(refusal.clone()).with_detail(detail.as_deref()).write(object.key("error"));
+        ErrorJson::from(refusal.clone()).write(object.key("error"));
         object.close();
-        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), detail, is_told }
+        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), is_told: false }
+    }
+
+    /// Makes the reply to a request that never reaches an operation. Its status reports this in either mode.
+    pub(crate) fn turned_away(refusal: OperationError) -> Self {
+        ApiReply { is_told: true, ..Self::of_refusal(refusal) }
     }
 
     /// Notes the outcome of a command of a batch.
@@ -73,7 +66,7 @@ impl ApiReply {
         match (self.refusal, mode) {
             (Some(refusal), ErrorMode::Transport) => {
                 let mut body = Vec::new();
-                ErrorJson::from(refusal).with_detail(self.detail.as_deref()).write(&mut body);
+                ErrorJson::from(refusal).write(&mut body);
                 body
             }
             _ => self.body,
@@ -133,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_never_reaches_an_operation_says_what_is_wrong_and_where() {
-        let reply = || ApiReply::turned_away(OperationError::bad("channel"), "a number");
+        let reply = || ApiReply::turned_away(OperationError::about(Error::BAD_REQUEST, "channel", "a number"));
         assert_eq!([ErrorMode::Inside, ErrorMode::Transport].map(|mode| reply().status(mode)), [400; 2]);
         let text = r#"{"code":107,"message":"bad request: a number","field":"channel"}"#;
         assert_eq!(reply().into_body(ErrorMode::Transport), text.as_bytes());

@@ -23,6 +23,7 @@ use crate::transport::http::{Origin, Routed, Router, emulation, reactions, strea
 use bytes::Bytes;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode, Version};
+use touchline_config::Settings;
 
 /// Metrics are not written while the requests and streams of HTTP use more than one part in this many of a shard's
 /// memory for single connections.
@@ -136,7 +137,16 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
         return endpoint::answer(origin, request).await;
     }
     match probe_of(origin, path) {
-        None => respond::not_found(),
+        None if path == "/" && origin.side.serves_clients() => {
+            let endpoint = &node.generation().settings.websocket.handler_prefix;
+            respond::text(StatusCode::OK, format!("Touchline runs here. Clients connect to {endpoint}.\n"))
+        }
+        None => {
+            if let Some(cause) = switched_off(&node.generation().settings, path) {
+                node.log_refused_request(origin.remote, request.headers(), StatusCode::NOT_FOUND, cause, "");
+            }
+            respond::not_found()
+        }
         Some(_) if !is_read(&request) => respond::method_not_allowed("GET, HEAD"),
         Some(ProbeReply::Live) => live(node).await,
         Some(ProbeReply::Ready) => health(node),
@@ -155,6 +165,26 @@ fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
         _ if settings.prometheus.enabled && path == settings.prometheus.handler_prefix => Some(ProbeReply::Metrics),
         _ => None,
     }
+}
+
+/// Why a path of the server is not served: the key that switches it on. None = the path is not one of the server, or
+/// this port does not serve it.
+fn switched_off(settings: &Settings, path: &str) -> Option<&'static str> {
+    let Settings { websocket, uni_websocket, http_stream, sse, uni_http_stream, uni_sse, .. } = settings;
+    let Settings { health, prometheus, admin, .. } = settings;
+    let is_health = ["/livez", "/readyz", health.handler_prefix.as_str()].contains(&path);
+    let paths = [
+        (!websocket.disabled, path == websocket.handler_prefix, "the path is off: websocket.disabled"),
+        (uni_websocket.enabled, path == uni_websocket.handler_prefix, "the path is off: uni_websocket.enabled"),
+        (http_stream.enabled, path == http_stream.handler_prefix, "the path is off: http_stream.enabled"),
+        (sse.enabled, path == sse.handler_prefix, "the path is off: sse.enabled"),
+        (uni_http_stream.enabled, path == uni_http_stream.handler_prefix, "the path is off: uni_http_stream.enabled"),
+        (uni_sse.enabled, path == uni_sse.handler_prefix, "the path is off: uni_sse.enabled"),
+        (health.enabled, is_health, "the path is off: health.enabled"),
+        (prometheus.enabled, path == prometheus.handler_prefix, "the path is off: prometheus.enabled"),
+        (admin.enabled, path == admin.handler_prefix, "the path is off: admin.enabled"),
+    ];
+    paths.into_iter().find(|(is_on, is_path, _)| *is_path && !is_on).map(|(_, _, cause)| cause)
 }
 
 /// Whether the server itself answers a path on the port for clients.

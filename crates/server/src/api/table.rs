@@ -55,6 +55,7 @@ use super::operations::token_check::TokenCheckOperation;
 use super::operations::trace::TraceOperation;
 use super::operations::user_status::GetUserStatusOperation;
 use super::params::object;
+use super::remedy::{RefusedRequest, unknown_operation};
 use super::version::NEWEST;
 use crate::auth::ApiRights;
 use crate::node::Node;
@@ -117,6 +118,19 @@ fn refuse(node: &Node, place: usize, object: &mut ObjectWriter<'_>, refusal: Ope
     refusal
 }
 
+/// Adds what the caller can do about it to a refusal.
+fn explained(node: &Node, place: usize, params: &[u8], refusal: OperationError) -> OperationError {
+    let Some(OperationRow { description, .. }) = TABLE.get(place) else { return refusal };
+    let fields = (description.request_fields)();
+    RefusedRequest { operation: description.name, fields, params }.explain(node, refusal)
+}
+
+/// The refusal of a name that no operation has.
+fn no_operation(name: &str) -> OperationError {
+    let names = TABLE.iter().map(|row| row.description.name);
+    OperationError { detail: Some(unknown_operation(name, names).into()), ..Error::METHOD_NOT_FOUND.into() }
+}
+
 /// Returns the place of the operation among the metrics; [`NO_OPERATION`] if no operation has this name.
 pub(super) fn place_of(operation: &str) -> usize {
     TABLE.iter().position(|row| row.description.name == operation).unwrap_or(NO_OPERATION)
@@ -175,7 +189,7 @@ macro_rules! operations {
         enum CallRequest<'a> {
             $($(#[$only])? $operation(<$operation as Operation>::Request<'a>),)*
             /// No operation has this name.
-            Unknown,
+            Unknown(Box<str>),
         }
 
         static TABLE: &[OperationRow] = &[$($(#[$only])? row::<$operation>()),*];
@@ -205,7 +219,7 @@ macro_rules! operations {
                         let read = object(params).map_err(|cause| MalformedRequest::of::<$operation>(params, cause));
                         CallRequest::$operation(read?)
                     })*
-                    _ => CallRequest::Unknown,
+                    _ => CallRequest::Unknown(method.into()),
                 };
                 Ok(Call { params, request })
             }
@@ -229,11 +243,11 @@ macro_rules! operations {
                         let run = run_everywhere::<$operation>(node, request, self.params, object, key);
                         (place, wait!($wait run).inspect_err(declared::<$operation>))
                     })*
-                    CallRequest::Unknown => (NO_OPERATION, Err(Error::METHOD_NOT_FOUND.into())),
+                    CallRequest::Unknown(name) => (NO_OPERATION, Err(no_operation(&name))),
                 };
                 let took_us = node.clock.elapsed_us().saturating_sub(began_us);
                 node.metrics_here().operations.observe_us(place, took_us);
-                Some(refuse(node, place, object, outcome.err()?))
+                Some(refuse(node, place, object, explained(node, place, self.params, outcome.err()?)))
             }
 
             /// Runs the operation on this node alone. Its result becomes the member `key` of an object. An error
@@ -243,7 +257,7 @@ macro_rules! operations {
                     $($(#[$only])? CallRequest::$operation(request) => {
                         Box::pin(run_here::<$operation>(node, request, object, key)).await
                     })*
-                    CallRequest::Unknown => Err(Error::METHOD_NOT_FOUND.into()),
+                    CallRequest::Unknown(name) => Err(no_operation(&name)),
                 };
                 if let Err(refusal) = outcome {
                     ErrorJson::from(refusal).write(object.key("error"));
@@ -327,7 +341,7 @@ operations! {
 impl Call<'_> {
     /// Whether no operation has this name.
     pub(super) fn is_unknown(&self) -> bool {
-        matches!(self.request, CallRequest::Unknown)
+        matches!(self.request, CallRequest::Unknown(_))
     }
 }
 

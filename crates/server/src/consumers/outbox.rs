@@ -108,10 +108,13 @@ impl OutboxConsumer {
     }
 }
 
-/// Reads the command of a row.
+/// Reads the command of a row. A row is the only copy of its command, so a misspelt method makes it a dead row.
 fn asked(row: &OutboxRow) -> AskedCommand {
     match (&row.method, &row.payload) {
-        (Some(method), Some(payload)) => AskedCommand::read(method, payload),
+        (Some(method), Some(payload)) => match AskedCommand::read(method, payload) {
+            AskedCommand::Nothing(why) => AskedCommand::Unreadable(why),
+            command => command,
+        },
         (None, _) => AskedCommand::Unreadable("the method is NULL".to_owned()),
         (_, None) => AskedCommand::Unreadable("the payload is NULL, or larger than 10 MiB".to_owned()),
     }

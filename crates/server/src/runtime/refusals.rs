@@ -31,6 +31,8 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) operation: &'a str,
     /// The field of the request that is the cause.
     pub(crate) field: &'a str,
+    /// What is wrong, with the names of this request; empty = the cause says everything.
+    pub(crate) detail: &'a str,
     /// The name of the caller's key; empty = there is none.
     pub(crate) key: &'a str,
     /// The id of the HTTP request; empty = there is none.
@@ -97,6 +99,7 @@ impl RefusalLog {
             channel = text(refused.channel),
             operation = text(refused.operation),
             field = text(refused.field),
+            detail = text(refused.detail),
             key = text(refused.key),
             request_id = text(refused.request_id),
             silent,

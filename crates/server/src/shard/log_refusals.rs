@@ -1,14 +1,22 @@
 //! Logs the refusals of sessions.
 
+use touchline_engine::RefusalReport;
+
 use super::state::Shard;
 use crate::net::admission::address_of;
 use crate::runtime::refusals::RefusalLine;
 
 impl Shard {
+    /// Logs why a connection is ended before its session has read what it sent.
+    pub(super) fn log_refusal(&mut self, slot: u32, code: u32, cause: &'static str) {
+        self.effects.refusals.push(RefusalReport { code, cause, channel: Box::default() });
+        self.log_refusals(slot);
+    }
+
     /// Logs why a session has refused requests. The details of a line are looked up only for refusals that are logged.
     pub(super) fn log_refusals(&mut self, slot: u32) {
         let mut refusals = std::mem::take(&mut self.effects.refusals);
-        for touchline_engine::RefusalReport { code, cause, channel } in refusals.drain(..) {
+        for RefusalReport { code, cause, channel } in refusals.drain(..) {
             let Some(silent) = self.node.refusals.admits(cause, "", self.now_us / 1_000) else { continue };
             let connection = self.connections.get(slot);
             // Behind a proxy, the client's address is kept only if a limit needs it.

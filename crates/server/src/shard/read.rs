@@ -43,6 +43,11 @@ const NO_CODE: u16 = 1_005;
 // The scratch buffer holds one read of a turn.
 const _: () = assert!(READ_SIZE <= SCRATCH_SIZE);
 
+/// The close code of a message that is too large (RFC 6455 section 7.4.1).
+const TOO_BIG: u16 = 1009;
+const FRAME_TOO_LARGE: &str = "a message is larger than websocket.message_size_limit";
+const LINE_TOO_LARGE: &str = "a line is longer than tcp.message_size_limit";
+
 impl Shard {
     /// Takes over a connection whose handshake HTTP has finished.
     pub(super) fn adopt(&mut self, connection: AdoptedConnection) {
@@ -247,6 +252,9 @@ impl Shard {
                 Ok(None) => {}
                 Ok(Some(event)) => self.serve_event(slot, event),
                 Err(violation) => {
+                    if violation.code == TOO_BIG {
+                        self.log_refusal(slot, TOO_BIG.into(), FRAME_TOO_LARGE);
+                    }
                     let why = Disconnect { code: violation.code, reason: violation.reason.into() };
                     return self.disconnect(slot, why);
                 }
@@ -272,7 +280,10 @@ impl Shard {
                 Ok(None) => break,
                 Ok(Some(line)) if line.is_empty() => self.charge_control(slot, 1, 1),
                 Ok(Some(line)) => self.receive_commands(slot, &line),
-                Err(TooLong) => return self.disconnect(slot, Disconnect::BAD_REQUEST),
+                Err(TooLong) => {
+                    self.log_refusal(slot, Disconnect::BAD_REQUEST.code.into(), LINE_TOO_LARGE);
+                    return self.disconnect(slot, Disconnect::BAD_REQUEST);
+                }
             }
             if self.connections.generation(slot) != generation {
                 return;

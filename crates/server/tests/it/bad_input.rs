@@ -118,9 +118,10 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
     let key = format!("X-API-Key: {KEY}\r\n");
     assert_eq!(server.http("POST", "/api/publish", &key, &"x".repeat(20_000)).0, 413);
     let deep = format!("{{\"channel\":\"a\",\"data\":{}{}}}", "[".repeat(1_000), "]".repeat(1_000));
-    assert_eq!(
-        server.http("POST", "/api/publish", &key, &deep),
-        (200, "{\"error\":{\"code\":107,\"message\":\"bad request\",\"field\":\"data\"}}".into())
+    let (status, refused) = server.http("POST", "/api/publish", &key, &deep);
+    assert!(
+        status == 200 && refused.contains("\"code\":107") && refused.ends_with("\"field\":\"data\"}}"),
+        "{refused}"
     );
     let both_lengths = format!(
         "POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\

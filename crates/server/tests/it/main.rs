@@ -53,6 +53,7 @@ mod ports;
 mod refusals;
 mod registry;
 mod registry_refusals;
+mod remedies;
 mod sessions;
 mod site;
 mod stream_consumers;

@@ -167,3 +167,23 @@ pub(crate) fn token(claims: Value) -> String {
     use jsonwebtoken::{EncodingKey, Header, encode};
     encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).expect("claims are JSON")
 }
+
+/// An answer of the server API with the texts of the catalogue of errors, without their details.
+pub(crate) fn without_details(mut answer: Value) -> Value {
+    match &mut answer {
+        Value::Object(fields) => {
+            let is_error = fields.contains_key("code");
+            for (name, value) in fields.iter_mut() {
+                match value {
+                    Value::String(text) if is_error && name == "message" => {
+                        text.truncate(text.find(": ").unwrap_or(text.len()));
+                    }
+                    value => *value = without_details(value.take()),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_details(item.take())),
+        _ => {}
+    }
+    answer
+}

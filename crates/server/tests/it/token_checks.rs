@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use touchline_server::{ApiKeySettings, NamedApiKey};
 
 use super::bans::{done, now_s};
-use super::support::{TestServer, token};
+use super::support::{TestServer, token, without_details};
 
 fn check(server: &TestServer, token: &str) -> Value {
     let answer = server.api("token_check", json!({"token": token}));
@@ -59,7 +59,7 @@ fn a_bad_token_is_no_error_and_the_cause_is_told() {
     // The claims of a refused token are shown too.
     assert_eq!(check(&server, &format!("{head}.AAAA"))["claims"][0]["claim"], "sub");
     for token in ["x".repeat(16_385), String::new()] {
-        let refused = server.api("token_check", json!({"token": token}));
+        let refused = without_details(server.api("token_check", json!({"token": token})));
         assert_eq!(refused["error"], json!({"code": 107, "message": "bad request", "field": "token"}));
     }
 }

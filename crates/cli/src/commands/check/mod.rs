@@ -73,6 +73,8 @@ pub(crate) fn report(reading: &ConfigOutcome) -> String {
         let _ = writeln!(text, "{word}: {finding}");
     }
     let verdict = if reading.configuration.is_some() { "ok" } else { "not ok" };
-    let _ = writeln!(text, "{verdict}: {} errors, {} warnings, {} notes", counts[0], counts[1], counts[2]);
+    let [errors, warnings, notes] = [(counts[0], "error"), (counts[1], "warning"), (counts[2], "note")]
+        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }));
+    let _ = writeln!(text, "{verdict}: {errors}, {warnings}, {notes}");
     text
 }

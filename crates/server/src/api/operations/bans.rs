@@ -201,12 +201,7 @@ impl Operation for InvalidateUserTokensOperation {
         let user = name("user", request.user)?;
         if !request.channel.is_empty() {
             // Ignoring the channel would end more connections than the caller asked for.
-            return Err(OperationError {
-                error: Error::NOT_AVAILABLE,
-                field: Some("channel"),
-                denied: None,
-                detail: None,
-            });
+            return Err(OperationError { field: Some("channel"), ..Error::NOT_AVAILABLE.into() });
         }
         let issued_before_s = match seconds("issued_before", request.issued_before)? {
             0 => u32::try_from(node.clock.now_ms() / 1_000).unwrap_or(u32::MAX),

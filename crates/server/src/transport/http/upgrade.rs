@@ -97,7 +97,9 @@ fn log_and_refuse(
 
 fn refuse(refusal: HandshakeRefusal) -> RefusalResponse {
     let answer = match refusal {
-        HandshakeRefusal::NoUpgrade => respond::text(StatusCode::BAD_REQUEST, "this is a WebSocket endpoint\n"),
+        HandshakeRefusal::NoUpgrade => {
+            respond::text(StatusCode::BAD_REQUEST, "this is a WebSocket endpoint: connect an SDK to ws:// or wss://\n")
+        }
         HandshakeRefusal::Version => {
             let mut response = respond::text(StatusCode::UPGRADE_REQUIRED, "unsupported WebSocket version\n");
             response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));

@@ -1,0 +1,136 @@
+//! What the caller of the server API can do about a refusal. The caller has a key, so the answer names the channel, the
+//! scope, the key of the configuration and the nearest name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use touchline_config::nearest;
+use touchline_protocol::Error;
+
+use super::operation_error::OperationError;
+use crate::node::Node;
+
+/// The longest name of a caller that an answer repeats, in bytes.
+const SHOWN_MAX: usize = 64;
+
+/// A refused request: the operation with the names of its fields, and the parameters as JSON.
+pub(super) struct RefusedRequest<'r> {
+    pub(super) operation: &'r str,
+    pub(super) fields: Vec<&'static str>,
+    pub(super) params: &'r [u8],
+}
+
+/// The members of the parameters.
+type Members<'r> = BTreeMap<Cow<'r, str>, &'r RawValue>;
+
+impl RefusedRequest<'_> {
+    /// Adds the remedy to a refusal that has no detail, and the channel for the log.
+    pub(super) fn explain(&self, node: &Node, refusal: OperationError) -> OperationError {
+        if refusal.denied.is_some() {
+            return refusal;
+        }
+        let members: Members<'_> = serde_json::from_slice(self.params).unwrap_or_default();
+        let channel = self.channel(node, &members, refusal.error);
+        let detail = refusal.detail.or_else(|| {
+            match refusal.error {
+                Error::BAD_REQUEST => self.bad_field(refusal.field?, &members),
+                Error::UNKNOWN_CHANNEL => unknown_namespace(node, channel.as_deref()?),
+                Error::NO_SUCH_SCOPE => unknown_scope(node, &text(&members, "scope")?),
+                Error::NOT_AVAILABLE if refusal.field.is_none() => {
+                    feature(self.operation, &place(node, channel.as_deref()), text(&members, "scope").as_deref())
+                }
+                Error::CLUSTER_UNREACHABLE => Some(node.stream_fault()).filter(|fault| !fault.is_empty()),
+                _ => None,
+            }
+            .map(Into::into)
+        });
+        OperationError { detail, channel: channel.map(Into::into), ..refusal }
+    }
+
+    /// The channel that the refusal is about.
+    fn channel<'m>(&self, node: &Node, members: &Members<'m>, error: Error) -> Option<Cow<'m, str>> {
+        let of_list = || {
+            let channels: Vec<Cow<'m, str>> = serde_json::from_str(members.get("channels")?.get()).ok()?;
+            let namespaces = &node.generation().session.namespaces;
+            channels.into_iter().find(|channel| namespaces.resolve(channel).err() == Some(error))
+        };
+        text(members, "channel").or_else(of_list)
+    }
+
+    /// What is wrong with a field: it is missing, perhaps because another name was written.
+    fn bad_field(&self, field: &str, members: &Members<'_>) -> Option<String> {
+        match members.get(field).map(|value| value.get()) {
+            None | Some("null") => {
+                let is_unknown = |name: &&str| !self.fields.contains(name);
+                let mut unknown = members.keys().map(AsRef::as_ref).filter(is_unknown);
+                let written = unknown.find(|name| nearest(name, self.fields.iter().copied()) == Some(field));
+                Some(match written {
+                    Some(name) => format!("{} is not a field of {}: write {field}", shown(name), self.operation),
+                    None => format!("{field} is missing"),
+                })
+            }
+            Some("\"\"") => Some(format!("{field} is empty")),
+            Some(_) => Some(format!("{field} is too long, out of range, ill-formed, or contradicts another field")),
+        }
+    }
+}
+
+/// The detail of a refusal of a name that no operation has. `names`: the names of all operations.
+pub(super) fn unknown_operation(name: &str, names: impl Iterator<Item = &'static str>) -> String {
+    format!("no operation is named {}{}", shown(name), suggestion(name, names))
+}
+
+fn unknown_namespace(node: &Node, channel: &str) -> Option<String> {
+    let generation = node.generation();
+    let name = generation.session.namespaces.namespace_of(channel);
+    let known = generation.settings.channel.namespaces.iter().map(|namespace| namespace.name.as_str());
+    Some(format!("no namespace of channel.namespaces is named {}{}", shown(name), suggestion(name, known)))
+}
+
+fn unknown_scope(node: &Node, name: &str) -> Option<String> {
+    let generation = node.generation();
+    let known = generation.settings.registry.scopes.iter().map(|scope| scope.name.as_str());
+    Some(format!("no scope of registry.scopes is named {}{}", shown(name), suggestion(name, known)))
+}
+
+/// The key of the configuration that switches a feature on. `place`: the section of the channel's options.
+fn feature(operation: &str, place: &str, scope: Option<&str>) -> Option<String> {
+    let of_scope =
+        || scope.map_or("registry.scopes[]".to_owned(), |scope| format!("registry.scopes[{}]", shown(scope)));
+    let keys = match operation {
+        "presence" | "presence_stats" => format!("{place}.presence"),
+        "history" | "history_remove" => format!("{place}.history_size and {place}.history_ttl"),
+        "changes" => format!("{}.allow_watch_for_client", of_scope()),
+        "send" | "inbox_names" | "inbox_list" | "inbox_drop" => format!("{}.inbox_size", of_scope()),
+        "events_dead" | "events_dead_retry" | "events_dead_drop" | "events_resume" => "events".to_owned(),
+        "channel_set" | "channel_get" | "channel_remove" | "channels_search" | "channels_similar" => {
+            "store.directory".to_owned()
+        }
+        _ if operation.starts_with("stats_") => "store.stats.enabled".to_owned(),
+        _ => return None,
+    };
+    Some(format!("it is switched on by {keys}"))
+}
+
+/// The section with the options of a channel.
+fn place(node: &Node, channel: Option<&str>) -> String {
+    match channel.map(|channel| node.generation().session.namespaces.namespace_of(channel).to_owned()) {
+        Some(name) if !name.is_empty() => format!("channel.namespaces[{}]", shown(&name)),
+        _ => "channel.without_namespace".to_owned(),
+    }
+}
+
+/// A member that is a text.
+fn text<'r>(members: &Members<'r>, name: &str) -> Option<Cow<'r, str>> {
+    serde_json::from_str(members.get(name)?.get()).ok()
+}
+
+fn suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    nearest(name, known).map_or(String::new(), |known| format!("; did you mean {known}?"))
+}
+
+/// A name of the caller as an answer repeats it.
+fn shown(name: &str) -> String {
+    format!("{:?}", &name[..name.floor_char_boundary(SHOWN_MAX)])
+}
