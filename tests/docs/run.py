@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the blocks of README.md, docs/start and docs/guides as they stand, each page in a sandbox of its own.
+"""Runs the blocks of README.md, docs/start, docs/concepts and docs/guides as they stand, each page in a sandbox of its own.
 
 The environment variable TOUCHLINE_BIN names the program (default: target/debug/touchline). Must run as root.
 """
@@ -21,6 +21,8 @@ from sandbox import ROOT, Sandbox
 # What the pages need beside a plain Debian. `./x test docs` prepares the files.
 COMMANDS = "curl jq openssl node go nginx nats-server psql promtool runuser nsenter dpkg-deb strip".split()
 FILES = ["target/bin/grpcurl", "target/bin/nats", "target/bin/helm", "target/venv/bin/flask", "tests/docs/node_modules"]
+# The folders whose pages run.
+FOLDERS = ["docs/start", "docs/concepts", "docs/guides"]
 PRINTING = threading.Lock()
 # A comment of a page whose blocks need systemd.
 SYSTEMD = "<!-- sandbox: systemd -->"
@@ -39,7 +41,7 @@ def pages(names: "list[str]") -> "list[pathlib.Path]":
     """The pages that are named, or all."""
     if names:
         return [pathlib.Path(name).resolve() for name in names]
-    return [ROOT / "README.md", *sorted((ROOT / "docs/start").glob("*.md")), *sorted((ROOT / "docs/guides").glob("*.md"))]
+    return [ROOT / "README.md", *(path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md")))]
 
 
 def run_page(path: pathlib.Path, program: pathlib.Path) -> bool:

@@ -13,7 +13,7 @@ const { WebSocket } = modules('ws');
 globalThis.WebSocket = class extends WebSocket {
   constructor(url, protocols) { super(url, protocols, { origin: 'http://localhost:3000', headers: { Cookie: document.cookie } }); }
 };
-const { Centrifuge } = modules(text.includes('centrifuge/build/protobuf') ? 'centrifuge/build/protobuf' : 'centrifuge');
+const { Centrifuge, UnauthorizedError } = modules(text.includes('centrifuge/build/protobuf') ? 'centrifuge/build/protobuf' : 'centrifuge');
 const seen = [];
 const keep = (data) => { seen.push(data); };
 const until = (condition) => patiently(condition, () => `${condition}\nseen: ${JSON.stringify(seen)}`);
@@ -25,7 +25,7 @@ const api = async (operation, request) => {
 };
 const isWhole = /new Centrifuge/.test(text);
 const client = new Centrifuge('ws://localhost:8000/connection/websocket', { token: process.env.TOKEN });
-const names = { Centrifuge, show: keep, play: keep, handle: keep, seen, until, api, ...(isWhole ? {} : { client }) };
+const names = { Centrifuge, UnauthorizedError, show: keep, play: keep, handle: keep, seen, until, api, ...(isWhole ? {} : { client }) };
 if (!isWhole) {
   client.connect();
   await client.ready(PATIENCE);

@@ -98,7 +98,7 @@ describe('the page about your application, as it is pasted', () => {
     const code = browser.text.replace(/^import .*$/m, '').replace('localhost:8000', `127.0.0.1:${port}`);
     const open = (origin, token) => new Promise((done) => {
       const Client = class extends Centrifuge { constructor(url, options) { super(url, { ...options, websocket: from(origin) }); } };
-      const fetch = async (path) => ({ text: async () => { assert.equal(path, '/token'); return token; } });
+      const fetch = async (path) => ({ ok: true, status: 200, text: async () => { assert.equal(path, '/token'); return token; } });
       new Function('Centrifuge', 'fetch', 'show', 'done', `${code}; done(live)`)(Client, fetch, (data) => shown.push(data), done);
     });
     let shown = [];

@@ -298,7 +298,7 @@ def packages(plan):
 def pages(plan):
     """The blocks of pages run as root, each page in a layer over this machine's files and a network of its own."""
     words = [*root("TOUCHLINE_BIN"), "python3", "-B", "tests/docs/run.py"]
-    paths = [*sorted(ROOT.glob("docs/start/*.md")), *sorted(ROOT.glob("docs/guides/*.md"))]
+    paths = [path for folder in ("start", "concepts", "guides") for path in sorted(ROOT.glob(f"docs/{folder}/*.md"))]
     files = ["README.md", *(str(path.relative_to(ROOT)) for path in paths)]
     chosen = [file for file in files if plan.name in file] if plan.name else []
     if plan.name and not chosen:

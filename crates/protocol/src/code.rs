@@ -81,8 +81,8 @@ errors! {
         "Use a channel whose namespace is listed in `channel.namespaces`, or add the namespace there.";
     /// The caller does not have the permission.
     PERMISSION_DENIED = 103, "permission denied", false, 403, 7,
-        "Allow it in the options of the namespace, in the token, or in the lists of the key. The log of the node names \
-        what is missing.";
+        "Allow it in the options of the namespace, in the token, or in the lists of the key. The log of the node \
+        has the cause.";
     /// The server does not know the method.
     METHOD_NOT_FOUND = 104, "method not found", false, 404, 12,
         "Check the name of the operation or method. `/api/openapi.json` lists the operations of the server API.";
@@ -94,7 +94,7 @@ errors! {
         "Release what you no longer need, or raise the limit in the configuration.";
     /// The request is malformed or contradicts itself.
     BAD_REQUEST = 107, "bad request", false, 400, 3,
-        "Correct the request. The error's `field` or the log of the node says what is wrong.";
+        "Correct the request. The error's `field` names the field, and for broken JSON the message names the place.";
     /// The feature is disabled for this channel or server.
     NOT_AVAILABLE = 108, "not available", false, 400, 9,
         "Enable the feature in the configuration, for the namespace or for the server.";
