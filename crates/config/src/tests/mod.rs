@@ -161,6 +161,7 @@ fn an_unknown_key_names_the_nearest_known_one_and_its_line() {
         ),
         ("[cleint]\nx = 3\ny = 4", "Error c.toml:1:2: cleint: unknown key; did you mean client?"),
         ("api_key = \"s\"", "Error c.toml:1:1: api_key: unknown key; did you mean http_api.key?"),
+        ("namespaces = 1", "Error c.toml:1:1: namespaces: unknown key; did you mean channel.namespaces?"),
         (
             "redis_address = \"s\"",
             "Error c.toml:1:1: redis_address: unknown key; docs/reference/configuration.md lists all keys",
@@ -174,6 +175,22 @@ fn an_unknown_key_names_the_nearest_known_one_and_its_line() {
             "[channel.without_namespace]\n  presense = true",
             "Error c.toml:2:3: channel.without_namespace.presense: unknown key; \
              did you mean channel.without_namespace.presence?",
+        ),
+    ] {
+        assert_eq!(texts(&toml(text)), [expected], "{text}");
+    }
+}
+
+#[test]
+fn what_a_file_has_twice_is_named_with_the_line_of_the_first() {
+    for (text, expected) in [
+        (
+            "[http_server]\nport = 1\n[log]\n[http_server]",
+            "Error c.toml:4:2: [http_server] is in line 1 already: write these keys there",
+        ),
+        (
+            "[log]\nlevel = \"info\"\n[http_api]\nkey = \"a\"\nkey = \"b\"",
+            "Error c.toml:5:1: key is in line 4 already: write it once",
         ),
     ] {
         assert_eq!(texts(&toml(text)), [expected], "{text}");
@@ -206,6 +223,10 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
             "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found a date",
         ),
         ("channel.namespaces = \"news\"", "channel.namespaces: expected a list of tables, found text"),
+        (
+            "[channel.namespaces]\nname = \"news\"",
+            "channel.namespaces: expected a list of tables, found a table: in TOML write [[channel.namespaces]]",
+        ),
         (
             "registry.scopes = [{name = \"$presence\"}]",
             "registry.scopes[$presence].name: names that begin with $ are reserved for the server",
@@ -338,6 +359,7 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
     assert_eq!(settings.client.allowed_origins, ["http://localhost:9000", "http://127.0.0.1:9000"]);
     let names: Vec<&str> = settings.channel.namespaces.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["chat", "match"]);
+    assert!(settings.channel.accepts_unknown_namespaces, "a developer tries channels before writing a namespace");
     let demo = &settings.channel.namespaces[1].options;
     assert!(demo.presence && demo.force_recovery && demo.allow_subscribe_for_anonymous && demo.has_history());
     assert!(!demo.allow_publish_for_client && !demo.allow_publish_for_subscriber);

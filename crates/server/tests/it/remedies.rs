@@ -60,7 +60,7 @@ fn a_path_that_is_off_and_a_message_that_is_too_large_have_a_line() {
     let server = TestServer::with(|settings| settings.websocket.message_size_limit = 1_000);
     let counted = |cause: &str| {
         let refusals = server.api("refusals", json!({}))["result"]["refusals"].as_array().cloned().unwrap_or_default();
-        refusals.iter().find(|row| row["cause"] == cause).map_or(0, |row| row["count"].as_u64().unwrap_or_default())
+        refusals.iter().find(|row| row["words"] == cause).map_or(0, |row| row["count"].as_u64().unwrap_or_default())
     };
     assert_eq!(server.http("GET", "/connection/sse", "", "").0, 404);
     until_eq(1, || counted("the path is off: sse.enabled"));
