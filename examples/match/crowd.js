@@ -6,7 +6,6 @@ import { element } from './view.js';
 /** More would only drain the phone's battery. */
 const FLYING_MAX = 24;
 const SPREAD_MS = 400;
-const SIGNS = { applause: '👏', boo: '👎' };
 const stillness = matchMedia('(prefers-reduced-motion: reduce)');
 
 /**
@@ -16,6 +15,7 @@ const stillness = matchMedia('(prefers-reduced-motion: reduce)');
 export function mountCrowd(root, sky, send) {
   const tap = collectTaps(send);
   const buttons = [...root.querySelectorAll('button[data-option]')];
+  const signs = new Map(buttons.map((button) => [button.dataset.option, button.querySelector('.sign')]));
   const totals = new Map([...root.querySelectorAll('[data-total]')].map((total) => [total.dataset.total, total]));
   const note = root.querySelector('[role=status]');
   root.addEventListener('click', ({ target }) => {
@@ -30,18 +30,18 @@ export function mountCrowd(root, sky, send) {
     show: (reactions, risen) => {
       totals.forEach((total, option) => { total.textContent = reactions.totals[option].toLocaleString('en'); });
       enable(!reactions.isClosed, reactions.isClosed ? 'Reactions are closed.' : '');
-      OPTIONS.forEach((option) => fly(sky, option, risen[option]));
+      OPTIONS.forEach((option) => fly(sky, signs.get(option), option, risen[option]));
     },
     lost: () => enable(false, 'No connection. You can react when it is back.'),
   };
 }
 
-/** Lets reactions fly, as many as fit. */
-function fly(sky, option, wanted) {
+/** Lets copies of a button's sign fly, as many as fit. */
+function fly(sky, sign, option, wanted) {
   if (stillness.matches || document.hidden) return;
   const room = FLYING_MAX - sky.childElementCount;
   for (let left = Math.min(wanted, room); left > 0; left -= 1) {
-    const flying = element('span', { class: 'flying' }, SIGNS[option]);
+    const flying = element('span', { class: `flying ${option}` }, sign.cloneNode(true));
     flying.style.left = `${5 + Math.random() * 85}%`;
     flying.style.setProperty('--drift', `${Math.random() * 6 - 3}rem`);
     flying.style.animationDelay = `${Math.random() * SPREAD_MS}ms`;

@@ -4,6 +4,9 @@
 const PHASES = { __proto__: null, kick_off: 'first half', half_time: 'half-time', second_half: 'second half', full_time: 'full time' };
 const HEADLINES = { __proto__: null, kick_off: 'Kick-off', half_time: 'Half-time', second_half: 'Second half', full_time: 'Full time' };
 
+/** How much an event changes the score of its team. */
+const GOALS = { __proto__: null, goal: 1, no_goal: -1 };
+
 /** A match before its first event. */
 export const beforeTheMatch = () => ({
   title: '',
@@ -34,9 +37,20 @@ function linedUp({ title, home, away }) {
 }
 
 function played(match, { type, team, minute = match.minute }) {
-  const isGoal = type === 'goal' && (team === 'home' || team === 'away');
-  const score = isGoal ? { ...match.score, [team]: match.score[team] + 1 } : match.score;
+  const score = isOfGoal({ type, team }) ? { ...match.score, [team]: Math.max(0, match.score[team] + GOALS[type]) } : match.score;
   return { ...match, minute, score, phase: PHASES[type] ?? match.phase };
+}
+
+const isOfGoal = ({ type, team }) => type in GOALS && (team === 'home' || team === 'away');
+
+/** The entry of the last goal that counts, or undefined. A `no_goal` takes back the last goal of its team. */
+export function lastGoal({ entries }) {
+  const taken = { home: 0, away: 0 };
+  return entries.find(({ kind, team }) => {
+    if (!isOfGoal({ type: kind, team })) return false;
+    taken[team] -= GOALS[kind];
+    return taken[team] < 0;
+  });
 }
 
 /** Whether the ball is rolling. */
@@ -49,6 +63,7 @@ function entry(event, { home, away, score }, offset, isCaughtUp) {
     __proto__: null,
     lineup: () => [event.title || 'Line-ups', `${home.name} against ${away.name}`],
     goal: () => [`Goal${team ? ` for ${team.name}` : ''}! ${score.home}–${score.away}`, event.player],
+    no_goal: () => [`No goal${team ? ` for ${team.name}` : ''}! ${score.home}–${score.away}`, !event.text && 'The goal does not count.'],
     card: () => [`${event.card === 'red' ? 'Red' : 'Yellow'} card${of(team)}`, event.player],
     substitution: () => [`Substitution${of(team)}`, event.out ? `${event.player ?? 'A player'} for ${event.out}` : event.player],
   }[event.type];

@@ -2,6 +2,7 @@
 
 import { CHANNEL, followMatch } from './live.js';
 import { mountPulse } from './pulse.js';
+import { lastGoal } from './match.js';
 import { element, mountScore, showScore, showState, showTicker } from './view.js';
 
 const ATTEMPTS = 4;
@@ -9,6 +10,7 @@ const PAUSE_MS = 500;
 const PATIENCE_MS = 5_000;
 const find = (selector) => document.querySelector(selector);
 const form = find('#event');
+let standing; // the last goal that counts, as an entry of the match
 const posted = new Map(); // time of each post that has not been seen on the channel, by its id
 
 takeKey();
@@ -18,6 +20,8 @@ followMatch({
   onMatch: (match) => {
     showScore(find('#score'), match);
     showTicker(find('#ticker'), match);
+    standing = lastGoal(match);
+    offerUndo();
     for (const side of ['home', 'away']) find(`#${side}-name`).textContent = match[side].name;
     if (document.activeElement !== form.elements.minute) form.elements.minute.value = match.minute || '';
   },
@@ -34,6 +38,7 @@ followMatch({
 document.addEventListener('click', ({ target }) => {
   const type = target.closest('[data-event]')?.dataset;
   if (type) report(described(type));
+  if (target.closest('.undo')) undo(target.closest('.undo'));
 });
 find('#words').addEventListener('submit', (submission) => {
   submission.preventDefault();
@@ -58,20 +63,45 @@ function described({ event: type, team, card }, more = {}) {
   return event;
 }
 
+/** Takes back the goal of a button. Two clicks, also on two pages, have the same idempotency key. */
+async function undo(button) {
+  const { team, player, offset } = button.dataset;
+  button.disabled = true;
+  find('#log').focus(); // a disabled button loses the focus
+  await report({ type: 'no_goal', team, text: `The goal${player ? ` of ${player}` : ''} does not count.` }, `no goal ${offset}`);
+  button.disabled = false;
+}
+
+/** Shows the button of the last goal that counts, if this page has posted it, and hides the others. */
+function offerUndo() {
+  for (const button of document.querySelectorAll('.undo')) {
+    button.hidden = Number(button.dataset.offset) !== standing?.offset;
+  }
+}
+
 /** Posts an event and shows the result. The same post may be retried: its idempotency key makes sure that it counts once. */
-async function report(event) {
-  const id = randomId();
+async function report(event, id = randomId()) {
+  const name = event.type.replace('_', ' ');
   const began = performance.now();
   posted.set(id, began);
-  const line = element('li', {}, `${event.type.replace('_', ' ')}: sending…`);
+  const told = element('span', {}, `${name}: sending…`);
+  const line = element('li', {}, told);
   find('#log').prepend(line);
+  find('#log').scrollTop = 0;
   try {
-    await call('publish', { channel: CHANNEL, data: event, tags: { post: id }, idempotency_key: id });
-    line.textContent = `${event.type.replace('_', ' ')}: sent in ${Math.round(performance.now() - began)} ms`;
+    const { offset } = await call('publish', { channel: CHANNEL, data: event, tags: { post: id }, idempotency_key: id });
+    told.textContent = `${name}: sent in ${Math.round(performance.now() - began)} ms`;
     line.className = 'sent';
+    if (event.type === 'goal') {
+      const { team, player } = event;
+      const goal = { 'data-team': team, 'data-player': player, 'data-offset': offset };
+      const label = `Undo the goal for ${find(`#${team}-name`).textContent}`;
+      line.append(element('button', { type: 'button', class: 'undo', 'aria-label': label, ...goal }, 'Undo'));
+      offerUndo();
+    }
     form.elements.player.value = form.elements.out.value = '';
   } catch (error) {
-    line.textContent = `${event.type.replace('_', ' ')}: not sent. ${error.message}`;
+    told.textContent = `${name}: not sent. ${error.message}`;
     line.className = 'failed';
     posted.delete(id);
   }

@@ -74,14 +74,14 @@ function line(entry) {
     { class: `entry ${entry.kind}`, 'data-side': entry.team },
     element('span', { class: 'when' }, entry.minute ? `${entry.minute}′` : '–'),
     element('span', { class: 'mark', 'aria-hidden': 'true' }),
-    element('div', {}, entry.headline ? element('strong', {}, ...unbroken(entry.headline)) : '', entry.text ? element('p', {}, entry.text) : '', badge || ''),
+    element('div', {}, entry.headline ? element('strong', {}, ...unbroken(entry.headline)) : '', entry.text ? element('p', {}, ...unbroken(entry.text)) : '', badge || ''),
   );
   paint(made, entry.color);
   return made;
 }
 
-/** A headline whose score stays on one line. */
-const unbroken = (headline) => headline.split(/(\d+–\d+)/).map((part, index) => (index % 2 ? element('span', { class: 'unbroken' }, part) : part));
+/** A text whose scores stay on one line. */
+const unbroken = (text) => text.split(/(\d+–\d+)/).map((part, index) => (index % 2 ? element('span', { class: 'unbroken' }, part) : part));
 
 /** Gives an element the colour of a team, if the value is a colour: a CSS property could contain more. */
 function paint(target, color) {

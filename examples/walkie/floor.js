@@ -1,6 +1,7 @@
 // The floor of a room: the current speaker, the queue, the present clients. It has the entries of the registry's scope `floor` and the
 // common rules. Pure.
 
+import { FACES } from './faces.js';
 import { FRAME_MS } from './frames.js';
 
 /** Maximum length of a talk. */
@@ -13,18 +14,12 @@ export const RANK_MAX = 10;
 const TAIL_MS = 400;
 
 const NAME_MAX = 40;
-/** Maximum length of a face, which is one pictogram: families and flags have many parts. */
-const FACE_MAX = 30;
-const signs = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
 /** One line of text, without characters that move a cursor, change the direction of writing or are invisible. */
 const line = (value) => (typeof value === 'string' ? value.slice(0, 10 * NAME_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').trim() : '');
 const nameOf = (value) => [...line(value)].slice(0, NAME_MAX).join('') || 'Somebody';
-/** One pictogram. Letters could be mistaken for a part of the name. */
-function faceOf(value) {
-  const [first] = typeof value === 'string' ? signs.segment(value.slice(0, FACE_MAX)) : [];
-  return first && /^\p{Extended_Pictographic}/u.test(first.segment) ? first.segment : '🙂';
-}
+/** The name of a known face. Other text could be mistaken for a part of the name. */
+const faceOf = (value) => (typeof value === 'string' && value in FACES ? value : 'somebody');
 /** Metadata come from the client and may be anything. */
 const person = (meta) => ({ name: nameOf(meta?.name), face: faceOf(meta?.face), codecs: Array.isArray(meta?.codecs) ? meta.codecs : [] });
 const waiter = (meta) => ({ ...person(meta), since: Number(meta?.since) || 0 });

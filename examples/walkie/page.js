@@ -6,7 +6,7 @@ import { Room } from './room.js';
 import { Speaker } from './speaker.js';
 import { TalkButton } from './talk-button.js';
 import { dispatcherRoom } from './token.js';
-import { FACES, fillFaces, showRoom } from './view.js';
+import { fillFaces, showRoom } from './view.js';
 import { dialWebSocket } from './websocket.js';
 import * as words from './words.js';
 
@@ -174,7 +174,7 @@ function remembered(room) {
 const form = $('join');
 const token = given.get('token') ?? '';
 const fixed = dispatcherRoom(token);
-fillFaces($('choice'), localStorage.getItem('walkie-face') ?? FACES[0][0]);
+fillFaces($('choice'), localStorage.getItem('walkie-face'));
 form.elements.name.value = localStorage.getItem('walkie-name') ?? (fixed ? 'Dispatcher' : '');
 form.elements.room.value = fixed ?? given.get('room') ?? localStorage.getItem('walkie-room') ?? 'team';
 form.elements.room.readOnly = Boolean(fixed);

@@ -1,26 +1,45 @@
 // Shows a room.
 
+import { CHOICE, FACES } from './faces.js';
 import { LIMIT_MS } from './floor.js';
 import * as words from './words.js';
 
-export const FACES = [
-  ['🦊', 'Fox'], ['🐻', 'Bear'], ['🐸', 'Frog'], ['🦉', 'Owl'], ['🐙', 'Octopus'], ['🦁', 'Lion'], ['🐼', 'Panda'], ['🐝', 'Bee'],
-];
+const SVG = 'http://www.w3.org/2000/svg';
 const MOODS = { talking: 'Speak now', waiting: 'Waiting…' };
 const STATES = { connecting: 'Connecting…', live: 'Connected', lost: 'Link lost', closed: 'Not connected' };
 
 const $ = (id) => document.getElementById(id);
 
-function put(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+/** Shows a text. `parts`: the same text with drawings. */
+function put(element, text, parts = () => [text]) {
+  if (element.textContent !== text) element.replaceChildren(...parts());
+}
+
+function drawing(face) {
+  const svg = document.createElementNS(SVG, 'svg');
+  svg.setAttribute('viewBox', '0 0 24 24');
+  svg.setAttribute('aria-hidden', 'true');
+  for (const part of ['lines', 'solid'].filter((name) => FACES[face][name])) {
+    const path = svg.appendChild(document.createElementNS(SVG, 'path'));
+    path.setAttribute('class', part);
+    path.setAttribute('d', FACES[face][part]);
+  }
+  return svg;
+}
+
+/** A drawing, and its label for screen readers. */
+function labelled(face) {
+  return [drawing(face), Object.assign(document.createElement('span'), { className: 'unseen', textContent: FACES[face].label })];
 }
 
 export function fillFaces(parent, chosen) {
-  for (const [face, name] of FACES) {
+  const first = CHOICE.includes(chosen) ? chosen : CHOICE[0];
+  for (const face of CHOICE) {
     const label = document.createElement('label');
-    const input = Object.assign(document.createElement('input'), { type: 'radio', name: 'face', value: face, checked: face === chosen });
-    input.setAttribute('aria-label', name);
-    const sign = Object.assign(document.createElement('span'), { textContent: face, ariaHidden: 'true' });
+    const input = Object.assign(document.createElement('input'), { type: 'radio', name: 'face', value: face, checked: face === first });
+    input.setAttribute('aria-label', FACES[face].label);
+    const sign = document.createElement('span');
+    sign.append(drawing(face));
     label.append(input, sign);
     parent.append(label);
   }
@@ -32,8 +51,7 @@ function list(parent, people) {
     const row = parent.children[n] ?? parent.appendChild(document.createElement('li'));
     if (!row.children.length) row.append(...['face', 'name', 'note'].map((className) => Object.assign(document.createElement('span'), { className })));
     const [sign, title, remark] = row.children;
-    sign.ariaHidden = 'true';
-    put(sign, face);
+    put(sign, FACES[face].label, () => labelled(face));
     put(title, name);
     put(remark, note);
     row.classList.toggle('speaking', Boolean(isSpeaking));
@@ -50,9 +68,14 @@ function mood(room, speaker) {
 
 /** A screen reader announces the speaker, but not the remaining time each second. */
 function showSpeaker({ isFloorKnown }, speaker, isOurs, nowMs) {
-  // The role is before the face, where no name can be.
-  const who = isOurs ? 'You speak' : speaker && `${speaker.isDispatcher ? 'Dispatcher ' : ''}${speaker.face} ${speaker.name} speaks`;
-  put($('speaker'), !isFloorKnown ? 'Who speaks is not known now.' : (who || 'The floor is free.'));
+  if (!isFloorKnown) put($('speaker'), 'Who speaks is not known now.');
+  else if (isOurs) put($('speaker'), 'You speak');
+  else if (!speaker) put($('speaker'), 'The floor is free.');
+  else {
+    // The role is before the face, where no name can be.
+    const [role, name] = [speaker.isDispatcher ? 'Dispatcher ' : '', ` ${speaker.name} speaks`];
+    put($('speaker'), `${role}${FACES[speaker.face].label}${name}`, () => [role, ...labelled(speaker.face), name]);
+  }
   const leftMs = isFloorKnown && speaker ? LIMIT_MS - (nowMs - speaker.sinceMs) : 0;
   put($('left'), leftMs > 0 ? `· ${Math.ceil(leftMs / 1000)} s` : '');
 }

@@ -104,7 +104,7 @@ async function say(turn) {
 }
 
 const link = new Link(dialLines(host, Number(port)), { token: options.token });
-const room = new Room(link, roomName, { name, face: '💻', codecs: ['pcm'] }, {
+const room = new Room(link, roomName, { name, face: 'terminal', codecs: ['pcm'] }, {
   onChange: show,
   onFrame: hear,
   onTurn: (turn) => { say(turn); },

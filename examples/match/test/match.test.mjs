@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { beforeTheMatch, isPlaying, reduce } from '../match.js';
+import { beforeTheMatch, isPlaying, lastGoal, reduce } from '../match.js';
 
 const recording = JSON.parse(readFileSync(new URL('../matches/city-united.json', import.meta.url)));
 const fold = (events) => events.reduce((match, event, index) => reduce(match, event, { offset: index + 1 }), beforeTheMatch());
@@ -44,6 +44,35 @@ test('goals count for their team, and the headline shows the score', () => {
   assert.deepEqual(match.score, { home: 1, away: 1 });
   assert.match(match.entries[0].headline, /1–1/);
   assert.equal(match.entries[1].text, 'Novak');
+});
+
+test('a goal that is taken back does not count, and the next one does', () => {
+  const events = [{ type: 'goal', team: 'home', minute: 3 }, { type: 'goal', team: 'away', minute: 5 }, { type: 'no_goal', team: 'away' }];
+  const match = fold(events);
+  assert.deepEqual(match.score, { home: 1, away: 0 });
+  assert.equal(match.minute, 5);
+  assert.deepEqual([match.entries[0].headline, match.entries[0].text], ['No goal for Away! 1–0', 'The goal does not count.']);
+  assert.match(fold([...events, { type: 'goal', team: 'away', minute: 9 }]).entries[0].headline, /1–1$/);
+  assert.equal(fold([{ type: 'no_goal', team: 'home', text: 'Offside.' }]).entries[0].text, 'Offside.');
+});
+
+test('a score does not fall below zero', () => {
+  const untaken = ['home', 'home', '__proto__', undefined].map((team) => ({ type: 'no_goal', team }));
+  assert.deepEqual(fold(untaken).score, { home: 0, away: 0 });
+  assert.deepEqual(fold([...untaken, { type: 'goal', team: 'home' }]).score, { home: 1, away: 0 });
+});
+
+test('the last goal that counts is known', () => {
+  const [home, away] = ['home', 'away'].map((team) => ({ type: 'goal', team }));
+  const [noHome, noAway] = ['home', 'away'].map((team) => ({ type: 'no_goal', team }));
+  const offset = (...events) => lastGoal(fold(events))?.offset;
+  assert.equal(offset(), undefined);
+  assert.equal(offset(home, away, { type: 'text', text: 'Corner' }), 2);
+  assert.equal(offset(home, away, noAway), 1);
+  assert.equal(offset(home, away, noHome), 2);
+  assert.equal(offset(home, home, noHome, noHome), undefined);
+  assert.equal(offset(home, noHome, noHome, home, home, noHome), 4);
+  assert.equal(offset(home, { type: 'lineup' }), undefined);
 });
 
 test('a line-up begins a new match', () => {

@@ -216,6 +216,38 @@ test('a new match starts again on every page', async () => {
   }
 });
 
+/** Whether all of an element can be seen without scrolling. */
+const isOnScreen = (locator) => locator.evaluate((element) => {
+  const { left, right, top, bottom } = element.getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight && element.contains(document.elementFromPoint((left + right) / 2, (top + bottom) / 2));
+});
+
+test('a goal is taken back on every page, and a phone shows what was sent without scrolling', async () => {
+  const fan = await open('/', { viewport: { width: 320, height: 844 } });
+  const reporter = await open(`/reporter#key=${key}`, { viewport: { width: 390, height: 844 } });
+  const goal = reporter.getByRole('group', { name: 'Northfield United' }).getByRole('button', { name: 'Goal' });
+  const undo = reporter.getByRole('button', { name: 'Undo the goal for Northfield United' });
+  await goal.click();
+  await until(async () => (await score(fan)) === '0–1', 'the goal');
+  await undo.waitFor();
+  assert.ok(await isOnScreen(undo) && await isOnScreen(reporter.getByText(/^goal: sent in \d+ ms$/)));
+  await undo.click();
+  for (const page of [fan, reporter]) await until(async () => (await score(page)) === '0–0', 'the goal does not count');
+  await fan.locator('.entry', { hasText: 'No goal for Northfield United! 0–0' }).getByText('The goal does not count.').waitFor();
+  await undo.waitFor({ state: 'hidden' });
+  await goal.click();
+  await until(async () => (await score(fan)) === '0–1', 'the next goal counts');
+  await until(async () => (await undo.count()) === 1, 'only the last goal can be taken back');
+  const parts = await fan.locator('.entry strong .unbroken').evaluateAll((scores) => scores.map((one) => one.getClientRects().length));
+  assert.deepEqual(parts, [1, 1, 1], 'each score is on one line');
+  await reporter.getByLabel('API key').fill('wrong');
+  await reporter.getByRole('button', { name: 'New match' }).click();
+  const failed = reporter.getByText(/^lineup: not sent\. The API key is wrong/);
+  await failed.waitFor();
+  assert.ok(await isOnScreen(failed));
+  for (const page of [fan, reporter]) assert.deepEqual(page.faults, []);
+});
+
 test('a wrong key is explained', async () => {
   const reporter = await open('/reporter#key=wrong');
   await reporter.getByRole('button', { name: 'Kick-off' }).click();

@@ -17,7 +17,7 @@ export async function rawClient(tcp, room) {
     /** Registers a name. From then on it speaks a new talk. */
     async register(name = `floor/${room}`) {
       const next = newTalk();
-      await link.rpc('registry.register', { scope: 'floor', name, meta: { name: 'Rogue', face: '👿', talk: next } });
+      await link.rpc('registry.register', { scope: 'floor', name, meta: { name: 'Rogue', face: 'devil', talk: next } });
       talk = next;
     },
     /** Publishes noise in real time until `quiet` is called. */
