@@ -146,35 +146,49 @@ impl Clock {
         }
     }
 
-    /// Waits for this long.
-    pub async fn sleep(&self, length: Duration) {
-        if self.moved.is_none() {
-            return tokio::time::sleep(length).await;
-        }
-        let began = self.elapsed();
-        while self.elapsed().saturating_sub(began) < length {
-            tokio::time::sleep(LOOK).await;
-        }
+    /// Waits for this long, from the call.
+    pub fn sleep(&self, length: Duration) -> impl Future<Output = ()> {
+        self.sleep_since(self.by_hand(), length)
     }
 
     /// Waits until a moment of this clock.
-    pub async fn sleep_until(&self, moment: Instant) {
-        self.sleep(moment.saturating_duration_since(self.now())).await;
+    pub fn sleep_until(&self, moment: Instant) -> impl Future<Output = ()> {
+        self.sleep(moment.saturating_duration_since(self.now()))
     }
 
-    /// Waits for a future, at most this long.
+    /// Waits for a future, at most this long from the call.
     ///
     /// # Errors
     /// [`TimeOver`] if the future is not ready by then. The future is dropped.
-    pub async fn timeout<F: Future>(&self, longest: Duration, future: F) -> Result<F::Output, TimeOver> {
-        let mut future = pin!(future);
-        if self.moved.is_none() {
-            return tokio::time::timeout(longest, future).await.map_err(|_| TimeOver);
+    pub fn timeout<F: Future>(
+        &self,
+        longest: Duration,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, TimeOver>> {
+        let began = self.by_hand();
+        async move {
+            let mut future = pin!(future);
+            if began.is_none() {
+                return tokio::time::timeout(longest, future).await.map_err(|_| TimeOver);
+            }
+            tokio::select! {
+                biased;
+                output = &mut future => Ok(output),
+                () = self.sleep_since(began, longest) => Err(TimeOver),
+            }
         }
-        tokio::select! {
-            biased;
-            output = &mut future => Ok(output),
-            () = self.sleep(longest) => Err(TimeOver),
+    }
+
+    /// The time of a clock with a hand; None = the system's clocks.
+    fn by_hand(&self) -> Option<Duration> {
+        self.moved.as_ref().map(|moved| moved.elapsed())
+    }
+
+    /// Waits for this long from a time of [`Clock::by_hand`].
+    async fn sleep_since(&self, began: Option<Duration>, length: Duration) {
+        let Some(began) = began else { return tokio::time::sleep(length).await };
+        while self.elapsed().saturating_sub(began) < length {
+            tokio::time::sleep(LOOK).await;
         }
     }
 

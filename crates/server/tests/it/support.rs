@@ -39,6 +39,8 @@ pub(crate) fn settings() -> Settings {
     settings.http_api.key = KEY.into();
     settings.client.token.hmac_secret_key = SECRET.into();
     settings.client.allow_anonymous_connect_without_token = true;
+    // Most tests answer no ping: a slow machine must not end their clients.
+    settings.client.ping_interval = Duration::from_secs(1_800);
     settings.health.enabled = true;
     settings.prometheus.enabled = true;
     // Short: it only makes tests faster.
