@@ -143,7 +143,7 @@ pub(crate) async fn open(
         if differs(known, &wanted) {
             let (before, after) = (known.max_messages_per_subject, wanted.max_messages_per_subject);
             if (0..before).contains(&after) {
-                tracing::warn!(stream = %name, before, after, "a smaller history_size shortens the history for all nodes");
+                tracing::warn!(stream = %name, before, after, "a smaller history_size shortens it for all nodes");
             }
             tracing::info!(stream = %name, "the stream is changed to the configured settings");
             let refused = |source| StreamError::Update { stream: name.clone(), source };

@@ -10,9 +10,7 @@ use crate::postgres::failure::PostgresError;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process uses the files.
-    #[error(
-        "another process uses {0}: stop that server first, or use another directory, because a data directory belongs to one node"
-    )]
+    #[error("another process uses {0}: stop that server first (a data directory belongs to one node)")]
     InUse(String),
     /// The directory cannot be created, or a file in it cannot be opened.
     #[error("{path} can't be used: {source}")]

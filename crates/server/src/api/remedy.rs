@@ -22,7 +22,7 @@ pub(super) struct RefusedRequest<'r> {
 }
 
 /// The members of the parameters.
-type Members<'r> = BTreeMap<Cow<'r, str>, &'r RawValue>;
+type RequestMembers<'r> = BTreeMap<Cow<'r, str>, &'r RawValue>;
 
 impl RefusedRequest<'_> {
     /// Adds the remedy to a refusal that has no detail, and the channel for the log.
@@ -30,7 +30,7 @@ impl RefusedRequest<'_> {
         if refusal.denied.is_some() {
             return refusal;
         }
-        let members: Members<'_> = serde_json::from_slice(self.params).unwrap_or_default();
+        let members: RequestMembers<'_> = serde_json::from_slice(self.params).unwrap_or_default();
         let channel = self.channel(node, &members, refusal.error);
         let detail = refusal.detail.or_else(|| {
             match refusal.error {
@@ -49,7 +49,7 @@ impl RefusedRequest<'_> {
     }
 
     /// The channel that the refusal is about.
-    fn channel<'m>(&self, node: &Node, members: &Members<'m>, error: Error) -> Option<Cow<'m, str>> {
+    fn channel<'m>(&self, node: &Node, members: &RequestMembers<'m>, error: Error) -> Option<Cow<'m, str>> {
         let of_list = || {
             let channels: Vec<Cow<'m, str>> = serde_json::from_str(members.get("channels")?.get()).ok()?;
             let namespaces = &node.generation().session.namespaces;
@@ -59,7 +59,7 @@ impl RefusedRequest<'_> {
     }
 
     /// What is wrong with a field: it is missing, perhaps because another name was written.
-    fn bad_field(&self, field: &str, members: &Members<'_>) -> Option<String> {
+    fn bad_field(&self, field: &str, members: &RequestMembers<'_>) -> Option<String> {
         match members.get(field).map(|value| value.get()) {
             None | Some("null") => {
                 let is_unknown = |name: &&str| !self.fields.contains(name);
@@ -122,7 +122,7 @@ fn place(node: &Node, channel: Option<&str>) -> String {
 }
 
 /// A member that is a text.
-fn text<'r>(members: &Members<'r>, name: &str) -> Option<Cow<'r, str>> {
+fn text<'r>(members: &RequestMembers<'r>, name: &str) -> Option<Cow<'r, str>> {
     serde_json::from_str(members.get(name)?.get()).ok()
 }
 
