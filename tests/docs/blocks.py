@@ -10,8 +10,8 @@ import time
 from page import INTERPRETERS, Step
 from sandbox import REPOSITORY, Sandbox
 
-BLOCK_SECONDS = 120
-PAGE_SECONDS = 300
+BLOCK_SECONDS = 280
+PAGE_SECONDS = 290
 # Keys without which `touchline check` warns; blocks of a page show the keys that the page is about.
 SECRETS = "TOUCHLINE_HTTP_API_KEY=key-of-the-test-of-pages TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY=secret-of-the-test-of-pages-0123456789"
 

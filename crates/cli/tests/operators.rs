@@ -135,7 +135,7 @@ fn a_running_database_is_copied_and_put_back() {
     assert!(said.contains("copy.db: a copy of data/primary.db"), "{said}");
     assert_eq!(mode(&place.0.file("copy.db")), 0o600);
     assert!(
-        place.bad(&["backup", "copy.db"]).contains("copy.db can't be used: File exists"),
+        place.bad(&["backup", "copy.db"]).contains("copy.db can't be used: it exists, and no copy overwrites a file"),
         "nothing is written over"
     );
     assert_eq!(place.offset(), 3);

@@ -409,6 +409,7 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("server/src/runtime/refusals.rs", "ORIGIN_SHOWN_MAX"),
     ("cluster/src/consumer/pulling.rs", "PULLED_MAX"),
     ("server/src/consumers/command.rs", "SHOWN_MAX"),
+    ("server/src/api/remedy.rs", "SHOWN_MAX"),
     ("server/src/consumers/told.rs", "LINES_MAX"),
     ("cluster/src/marks.rs", "LEFT_MAX"),
     ("cluster/src/outage.rs", "CAUSES_MAX"),

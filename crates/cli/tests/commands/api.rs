@@ -69,7 +69,9 @@ fn an_error_of_the_server_has_its_number_its_remedy_and_exit_code_one() {
     let server = Server::start("api-error");
     let unknown = server.call(&["publish", "channel=nothing:here", "data=1"]);
     let said = text(&unknown.stderr);
-    assert!(said.starts_with("touchline: error 102: unknown channel (UNKNOWN_CHANNEL). "), "{said}");
+    let expected = "touchline: error 102: unknown channel: no namespace of channel.namespaces is named \"nothing\" \
+                    (UNKNOWN_CHANNEL). ";
+    assert!(said.starts_with(expected), "{said}");
     assert!(said.contains("channel.namespaces"), "the remedy: {said}");
     assert_eq!((unknown.status.code(), unknown.stdout.is_empty()), (Some(1), true));
     let as_it_is = server.call(&["publish", "channel=nothing:here", "data=1", "--json"]);

@@ -23,7 +23,7 @@ fn connect_and_subscribe_may_share_a_frame() {
     let mut client = server.websocket();
     client.send("{\"id\":1,\"connect\":{\"name\":\"js\"}}\n{\"id\":2,\"subscribe\":{\"channel\":\"history:a\"}}");
     let connect = client.message();
-    assert_eq!(connect["connect"]["ping"], 25);
+    assert_eq!(connect["connect"]["ping"], settings().client.ping_interval.as_secs());
     assert_eq!(connect["connect"]["pong"], true);
     assert_eq!(connect["connect"]["client"].as_str().map(str::len), Some(36));
     let subscribe = client.message();
