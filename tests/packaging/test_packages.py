@@ -16,7 +16,7 @@ import tarfile
 import pytest
 
 from installed import Machine
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
@@ -296,10 +296,10 @@ def test_systemd_runs_the_unit(deb):
         machine.write(CONFIGURATION, configuration + "join_leave = true\n")
         machine.run("systemctl", "reload", "touchline")
         status = ["systemctl", "show", "--property=StatusText", "--value", "touchline"]
-        assert machine.run(*status) == "reload: generation 2, changed: channel.namespaces[news].join_leave\n"
+        until(lambda: machine.run(*status) == "reload: generation 2, changed: channel.namespaces[news].join_leave\n")
         machine.write(CONFIGURATION, configuration + "nonsense = true\n")
         machine.try_to("systemctl", "reload", "touchline")
-        assert machine.run(*status).startswith("reload failed: ")
+        until(lambda: machine.run(*status).startswith("reload failed: "))
         machine.write(CONFIGURATION, configuration)
         machine.run("systemctl", "reload", "touchline")
         machine.wait(HEALTHY)
