@@ -21,7 +21,7 @@ PHASES = (
 # The suites that --long adds after the repetition of failed tests.
 LONG = ((("upgrade", "costs", "mutants"),),)
 # How many programs of a suite run at a time (default: one).
-WIDTHS = {"rust": 2, "server": 2, "e2e": 4, "browser": 3}
+WIDTHS = {"rust": 2, "e2e": 4, "browser": 3}
 # Of the programs with audio in real time, fewer run at a time.
 AUDIO_WIDTH = 2
 # Suites of the command line, and the suites they consist of.
@@ -33,7 +33,7 @@ TESTED = ALL - CHECKS - {"build", "static", "prepare"}
 NEED_BUILD = ALL - CHECKS - {"build", "prepare"}
 
 # Rust programs that start processes or servers, with the number of threads that their waiting allows (None: one for each processor).
-SERVER = {"it": 4, "behaviour": 8, "durability": None, "touchline_server": None, "touchline_lab": None, "commands": None, "checks": None,
+SERVER = {"it": 4, "behaviour": 6, "durability": None, "touchline_server": None, "touchline_lab": None, "commands": None, "checks": None,
           "serve": None, "operators": None, "limits": None, "ephemeral": None, "configuration": None, "facts": None, "refusals": None}
 MEASURE = ("attacks", "lab")
 # Programs whose failed tests are repeated: processes, ports and timeouts decide about them.
