@@ -13,6 +13,8 @@ use crate::node::Node;
 
 /// The longest name of a caller that an answer repeats, in bytes.
 const SHOWN_MAX: usize = 64;
+/// How many unknown fields of one request are compared with the known ones.
+const UNKNOWN_FIELDS: usize = 16;
 
 /// A refused request: the operation with the names of its fields, and the parameters as JSON.
 pub(super) struct RefusedRequest<'r> {
@@ -45,7 +47,7 @@ impl RefusedRequest<'_> {
             }
             .map(Into::into)
         });
-        OperationError { detail, channel: channel.map(Into::into), ..refusal }
+        OperationError { detail, channel: channel.map(|name| cut(&name).into()), ..refusal }
     }
 
     /// The channel that the refusal is about.
@@ -63,8 +65,8 @@ impl RefusedRequest<'_> {
         match members.get(field).map(|value| value.get()) {
             None | Some("null") => {
                 let is_unknown = |name: &&str| !self.fields.contains(name);
-                let mut unknown = members.keys().map(AsRef::as_ref).filter(is_unknown);
-                let written = unknown.find(|name| nearest(name, self.fields.iter().copied()) == Some(field));
+                let mut unknown = members.keys().map(AsRef::as_ref).filter(is_unknown).take(UNKNOWN_FIELDS);
+                let written = unknown.find(|name| meant(name, self.fields.iter().copied()) == Some(field));
                 Some(match written {
                     Some(name) => format!("{} is not a field of {}: write {field}", shown(name), self.operation),
                     None => format!("{field} is missing"),
@@ -127,10 +129,19 @@ fn text<'r>(members: &RequestMembers<'r>, name: &str) -> Option<Cow<'r, str>> {
 }
 
 fn suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
-    nearest(name, known).map_or(String::new(), |known| format!("; did you mean {known}?"))
+    meant(name, known).map_or(String::new(), |known| format!("; did you mean {known}?"))
+}
+
+/// The known name that a mistyped one means. A long name is not compared, because that takes time.
+fn meant<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    if name.len() > SHOWN_MAX { None } else { nearest(name, known) }
 }
 
 /// A name of the caller as an answer repeats it.
 fn shown(name: &str) -> String {
-    format!("{:?}", &name[..name.floor_char_boundary(SHOWN_MAX)])
+    format!("{:?}", cut(name))
+}
+
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(SHOWN_MAX)]
 }
