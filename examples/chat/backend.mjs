@@ -10,8 +10,9 @@ const names = new Map(); // user id → name
 const sessions = new Map(); // cookie → user id
 const members = new Map([['room:lobby', 'everybody'], ['room:team', ['ada', 'bob']]]);
 
+/** The members of `room:x` are also the members of `typing:x`. */
 function isMember(user, channel) {
-  const users = members.get(channel);
+  const users = members.get(channel.replace('typing:', 'room:'));
   return users === 'everybody' || Boolean(users?.includes(user));
 }
 
@@ -33,10 +34,12 @@ const hooks = {
   'POST /publish'(request, body) {
     const { user, channel, data } = JSON.parse(body);
     const text = typeof data?.text === 'string' ? data.text.trim() : '';
+    const name = names.get(user) ?? user;
     if (!isMember(user, channel)) return json(refusal(403, 'you are not a member of this room'));
+    if (channel.startsWith('typing:')) return json({ result: { data: { name } } });
     if (text === '') return json(refusal(400, 'the text is empty'));
     if (text.length > 200) return json(refusal(400, 'the text is longer than 200 characters'));
-    return json({ result: { data: { name: names.get(user) ?? user, text } } });
+    return json({ result: { data: { name, text } } });
   },
 };
 

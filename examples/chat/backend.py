@@ -21,7 +21,8 @@ members = {"room:lobby": "everybody", "room:team": ["ada", "bob"]}
 
 
 def is_member(user, channel):
-    users = members.get(channel, [])
+    """The members of `room:x` are also the members of `typing:x`."""
+    users = members.get(channel.replace("typing:", "room:", 1), [])
     return users == "everybody" or user in users
 
 
@@ -43,16 +44,19 @@ def subscribe(asked):
 
 
 def publish(asked):
-    user, data = asked["user"], asked.get("data")
+    user, channel, data = asked["user"], asked["channel"], asked.get("data")
     text = data.get("text") if isinstance(data, dict) else None
     text = text.strip() if isinstance(text, str) else ""
-    if not is_member(user, asked["channel"]):
+    name = names.get(user, user)
+    if not is_member(user, channel):
         return refusal(403, "you are not a member of this room")
+    if channel.startswith("typing:"):
+        return {"result": {"data": {"name": name}}}
     if text == "":
         return refusal(400, "the text is empty")
     if len(text) > 200:
         return refusal(400, "the text is longer than 200 characters")
-    return {"result": {"data": {"name": names.get(user, user), "text": text}}}
+    return {"result": {"data": {"name": name, "text": text}}}
 
 
 class Handler(BaseHTTPRequestHandler):

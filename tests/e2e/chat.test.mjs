@@ -46,10 +46,12 @@ class Paste {
     writeFileSync(join(this.directory, name), this.here(found.text));
   }
 
+  shell(text) { return execFileSync('bash', ['-e', '-c', text], { cwd: this.directory, env: this.environment, encoding: 'utf8' }); }
+
   /** Pastes a block that ends; its output has to match the hint of the block. */
   run(pattern) {
     const { hint, text } = block(this.page, pattern);
-    const output = execFileSync('bash', ['-e', '-c', this.here(text)], { cwd: this.directory, env: this.environment, encoding: 'utf8' });
+    const output = this.shell(this.here(text));
     const expected = /^run: output \/(.*)\/$/.exec(hint);
     if (expected) assert.match(output, new RegExp(expected[1]));
     return output;
@@ -217,7 +219,7 @@ for (const [language, [name, run]] of Object.entries(backends)) {
 
     test('the backend decides about rooms', { timeout }, async () => {
       const eve = await started.user('Eve');
-      for (const channel of ['room:team', 'room:unknown', 'room:__proto__']) {
+      for (const channel of ['room:team', 'room:unknown', 'room:__proto__', 'typing:team', 'typing:unknown', 'typing:room:lobby']) {
         const { code, reason } = await subscribe(eve, channel).until('unsubscribed');
         assert.deepEqual([code, reason], [403, 'you are not a member of this room']);
         await assert.rejects(eve.publish(channel, { text: 'hello' }), { code: 403 });
@@ -259,6 +261,43 @@ for (const [language, [name, run]] of Object.entries(backends)) {
   });
 }
 
+/** Who is typing in the lobby. The clocks of both pages stand. */
+async function typing(started, ada, eve) {
+  const [tab, bob] = [await started.enter('Ada', 'typing:lobby'), await started.enter('Bob', 'typing:lobby')];
+  const subscribers = () => JSON.parse(started.shell('export $(cat chat.env); touchline api channels --json --config touchline.toml')).result.channels['typing:lobby']?.num_clients;
+  await until(() => subscribers() === 4, subscribers);
+  await tab.room.publish({});
+  await bob.room.publish({ name: 'Somebody else' });
+  await ada.shows('typing', /^Bob is typing$/);
+  await eve.shows('typing', /^Ada and Bob are typing$/);
+  for (const { page, shows } of [ada, eve]) {
+    await page.clock.fastForward(4_000);
+    await shows('typing', /^$/);
+  }
+
+  const message = ada.page.getByLabel('Message');
+  await message.pressSequentially('a message');
+  await eve.shows('typing', /^Ada is typing$/);
+  await ada.page.getByRole('button', { name: 'Send' }).click();
+  await eve.shows('messages', /Ada: a message$/);
+  await eve.shows('typing', /^$/);
+  await until(() => ada.sent.includes('room:lobby'), () => `${ada.sent}`);
+  assert.deepEqual(ada.sent, ['typing:lobby', 'room:lobby'], 'one report for all keys');
+
+  await ada.page.clock.fastForward(2_000);
+  await message.press('b');
+  await eve.shows('typing', /^Ada is typing$/);
+  const listed = () => eve.page.locator('#messages li').allTextContents();
+  const before = await listed();
+  await eve.page.reload();
+  await eve.shows('people', /^Ada, Eve$/);
+  await eve.shows('typing', /^$/);
+  assert.deepEqual(await listed(), before);
+  await assert.rejects(bob.room.history({ limit: 50 }), { code: 108 });
+  assert.equal(await ada.page.locator('#typing').textContent(), '');
+  for (const { client } of [tab, bob]) client.disconnect();
+}
+
 /** The table "do this, you see this" of the page. */
 async function inBrowser(started) {
   const browser = await launch();
@@ -267,6 +306,11 @@ async function inBrowser(started) {
     const page = await context.newPage();
     const faults = [];
     page.on('pageerror', (error) => faults.push(error.stack));
+    const sent = []; // the channels of its publish commands
+    const commands = (payload) => payload.split('\n').map((line) => JSON.parse(line));
+    page.on('websocket', (socket) => socket.on('framesent', ({ payload }) => sent.push(...commands(payload).flatMap(({ publish }) => publish?.channel ?? []))));
+    await page.clock.install();
+    await page.clock.pauseAt(Date.now() + 3_600_000); // until resume(): no timer removes a name of a user who is typing
     await page.goto(started.origin);
     await page.getByLabel('Your name').fill(name);
     await page.getByRole('button', { name: 'Log in' }).click();
@@ -276,11 +320,14 @@ async function inBrowser(started) {
       await page.getByLabel('Message').fill(text);
       await page.getByRole('button', { name: 'Send' }).click();
     };
-    return { context, page, faults, shows, write };
+    return { context, page, faults, sent, shows, write };
   };
   try {
     const [ada, eve] = [await open('Ada'), await open('Eve')];
     await ada.shows('people', /^Ada, Eve$/);
+    await eve.shows('people', /^Ada, Eve$/);
+    await typing(started, ada, eve);
+    for (const { page } of [ada, eve]) await page.clock.resume();
     await ada.write('<b>in the browser</b>');
     for (const one of [ada, eve]) await one.shows('messages', /Ada: <b>in the browser<\/b>$/);
     await ada.write('');
