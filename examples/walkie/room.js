@@ -10,12 +10,12 @@ import { Turn } from './turn.js';
 
 const SCOPE = 'floor';
 /** Frames may arrive before the change that gave their speaker the floor. */
-const PENDING_MS = 400;
+export const PENDING_MS = 400;
 const PENDING_MAX = 50;
 const AGAIN_MS = 500;
 const HISTORY_PAGE = 300;
 const HISTORY_MAX = 6_000;
-const ANNOUNCE_AFTER_MS = 1_500;
+export const ANNOUNCE_AFTER_MS = 1_500;
 /** A shorter missed time is not offered. */
 const MISSED_MIN_S = 0.4;
 

@@ -31,7 +31,7 @@ test('without a microphone the page says why, and the user can listen', async ()
     const ann = await join('mute', 'Ann');
     await isReady(ann);
     await ann.keyboard.down('Space');
-    await until(async () => (await counters(mute)).heard >= 0.5, 'who has no microphone hears');
+    await until(async () => (await counters(mute)).heard > 0, 'who has no microphone hears');
     await ann.context().close();
     await other.close();
   }

@@ -1,4 +1,5 @@
 // A client without rules: it uses the link of this example, and publishes any bytes.
+import { until } from '../../../tests/e2e/patience.mjs';
 import { encodeFrame, FRAME_MS, FRAME_SAMPLES, newTalk } from '../frames.js';
 import { dialLines } from '../lines.mjs';
 import { Link } from '../link.js';
@@ -12,6 +13,12 @@ export async function rawClient(tcp, room) {
   let talk = newTalk();
   let sequence = 0;
   let timer;
+  const publish = () => {
+    const payload = new Uint8Array(2 * FRAME_SAMPLES).fill(77);
+    const bytes = encodeFrame({ codec: 'pcm', sequence, capturedMs: sequence * FRAME_MS, talk, payload });
+    sequence += 1;
+    return () => link.publish(`talk:${room}`, bytes);
+  };
   return {
     link,
     /** Registers a name. From then on it speaks a new talk. */
@@ -19,15 +26,18 @@ export async function rawClient(tcp, room) {
       const next = newTalk();
       await link.rpc('registry.register', { scope: 'floor', name, meta: { name: 'Rogue', face: 'devil', talk: next } });
       talk = next;
+      sequence = 0;
     },
-    /** Publishes noise in real time until `quiet` is called. */
-    speak() {
-      timer = setInterval(() => {
-        const payload = new Uint8Array(2 * FRAME_SAMPLES).fill(77);
-        link.publish(`talk:${room}`, encodeFrame({ codec: 'pcm', sequence: sequence++, capturedMs: Date.now(), talk, payload })).catch(() => {});
-      }, FRAME_MS);
+    unregister: (name = `floor/${room}`) => link.rpc('registry.unregister', { scope: 'floor', name }),
+    /** Publishes frames, each when the server has accepted the one before: as fast as the server's limit of rate permits. */
+    async say(frames) {
+      for (let n = 0; n < frames; n++) {
+        const send = publish();
+        await until(async () => send().then(() => true), 'the server accepts a frame');
+      }
     },
-    quiet: () => clearInterval(timer),
+    /** Publishes noise in real time until the client is closed. */
+    speak() { timer = setInterval(() => publish()().catch(() => {}), FRAME_MS); },
     close() { clearInterval(timer); link.disconnect(); },
   };
 }

@@ -45,10 +45,21 @@ export function launchWithMicrophone({ isDenied = false, hasNone = false } = {})
   return launch(['--autoplay-policy=no-user-gesture-required', ...awake, ...microphone]);
 }
 
-/** A page in the room, in a separate browser context. */
-export async function enter(browser, url, { room, name, token: given, keepsTracks = false, ...options }) {
+/**
+ * A page in the room, in a separate browser context. `standsStill`: the page's timers, its time and the clocks of its sound move only by
+ * `page.clock.runFor`, so that the load of the machine cannot make a frame late. Such a page listens. It takes a link without messages for
+ * lost after 8 s of its time.
+ */
+export async function enter(browser, url, { room, name, token: given, keepsTracks = false, standsStill = false, ...options }) {
   const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
   const page = await context.newPage();
+  if (standsStill) {
+    await page.clock.install({ time: 0 });
+    await page.clock.pauseAt(1_000);
+    await page.addInitScript(() => {
+      Object.defineProperty(BaseAudioContext.prototype, 'currentTime', { get: () => performance.now() / 1000 });
+    });
+  }
   // Records the tracks of the microphone, for a test that unplugs it.
   if (keepsTracks) {
     await page.addInitScript(() => {
@@ -73,7 +84,12 @@ export async function enter(browser, url, { room, name, token: given, keepsTrack
 }
 
 export const talkButton = (page) => page.locator('#talk');
-export const counters = (page) => page.locator('#counters').evaluate(({ dataset }) => Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)])));
+/** The counters of this moment. The button that starts the sound refreshes what the page shows, without a timer. */
+export const counters = (page) => page.evaluate(async () => {
+  await document.getElementById('sound').onclick();
+  const { dataset } = document.getElementById('counters');
+  return Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)]));
+});
 export const news = (page) => page.locator('#news').innerText();
 export const mood = (page) => page.locator('#room').getAttribute('data-mood');
 
