@@ -402,9 +402,13 @@ fn the_servers_own_scopes_and_odd_names_are_out_of_reach() {
     let directory = directory_with(|_| {});
     let scopes = directory.scopes();
     for method in RegistryMethod::ALL.iter().filter(|method| method.is_operation()) {
-        let params = r#"{"scope":"$presence","name":"a","data":1}"#;
-        let refused = directory::read(*method, params, &scopes).err().map(Error::from);
-        assert_eq!(refused, Some(Error::NO_SUCH_SCOPE), "{method:?}");
+        let fields = directory::request_fields(*method);
+        let key = if fields.contains(&"name") { "name" } else { "group" };
+        let refused = |params: &str| directory::read(*method, params, &scopes).err();
+        let unknown = refused(&format!(r#"{{"scope":"$presence","{key}":"a","data":1}}"#));
+        assert_eq!(unknown.map(Error::from), Some(Error::NO_SUCH_SCOPE), "{method:?}");
+        let without_scope = refused(&format!(r#"{{"{key}":"a","data":1}}"#));
+        assert_eq!(without_scope.map(|fault| fault.field), Some(Some("scope")), "{method:?}");
     }
     for odd in ["a\\u0000", "a\\nb", "\\u007f", "\\u0085", "\\u009f"] {
         for (method, key) in

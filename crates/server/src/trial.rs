@@ -170,6 +170,6 @@ pub(crate) fn track_limits(stats: &StatsSettings) -> TrackLimits {
 fn refusal_of(mut effects: Effects) -> Option<RefusalReport> {
     let told = effects.errors().next();
     let code = effects.disconnect.map(|why| why.code.into()).or(told)?;
-    let unknown = || RefusalReport { code, cause: "the server would not say why", channel: "".into() };
+    let unknown = || RefusalReport { code, cause: "the server would not say why", ..RefusalReport::default() };
     Some(effects.refusals.pop().map_or_else(unknown, |why| RefusalReport { code, ..why }))
 }

@@ -1,5 +1,7 @@
 //! The banner of `serve --dev`.
 
+use touchline_config::Location;
+
 /// Which machines can see the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -18,8 +20,8 @@ pub(crate) enum ShownKey<'k> {
     None,
     /// A key that was made for this run.
     OfThisRun(&'k str),
-    /// The key of the configuration, which is not shown.
-    Configured,
+    /// A key that is written in this place, and is not shown.
+    Written(&'k Location),
 }
 
 /// The text of the banner: addresses, an example command, and how to stop. `base` is the URL for clients, and `api` is
@@ -40,11 +42,18 @@ pub(crate) fn banner(base: &str, api: &str, key: ShownKey<'_>, what: (bool, bool
     } else {
         "No match is played: open the reporter's page and kick off."
     };
-    // A key of the configuration stays there: a terminal is recorded and shared.
+    // A written key stays in its place: a terminal is recorded and shared.
+    let of_this_run = || "secrets are valid for this run only".to_owned();
     let (key, header, secrets) = match key {
-        ShownKey::None => ("", String::new(), "secrets are valid for this run only"),
-        ShownKey::OfThisRun(key) => (key, format!(" -H 'X-API-Key: {key}'"), "secrets are valid for this run only"),
-        ShownKey::Configured => ("$KEY", " -H \"X-API-Key: $KEY\"".to_owned(), "the key is that of the configuration"),
+        ShownKey::None => (String::new(), String::new(), of_this_run()),
+        ShownKey::OfThisRun(key) => (key.to_owned(), format!(" -H 'X-API-Key: {key}'"), of_this_run()),
+        ShownKey::Written(place) => {
+            let name = match place {
+                Location::Variable(name) if !name.contains('.') => format!("${name}"),
+                _ => "$KEY".to_owned(),
+            };
+            (name.clone(), format!(" -H \"X-API-Key: {name}\""), format!("{name} is the http_api.key of {place}"))
+        }
     };
     let kept = if keeps_data { "durable data is kept in store.primary" } else { "everything is in memory" };
     // The console is off if other machines can reach the port, because everybody would be an operator.

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::Result;
+use touchline_config::Location;
 use touchline_server::{Running, Settings};
 
 use super::banner::{Reach, ShownKey, banner};
@@ -16,7 +17,7 @@ use crate::demo;
 const SPEED: f64 = 30.0;
 
 /// Prints the banner and starts the match, unless `--no-match` is given. The match ends when the player is dropped.
-/// `is_key_written`: the configuration has the key of the server API.
+/// `key_place`: where the key of the server API is written; `None` = it was made for this run.
 ///
 /// # Errors
 /// When the banner cannot be printed.
@@ -24,16 +25,16 @@ pub(crate) fn begin(
     settings: &Settings,
     running: &Running,
     arguments: &ServeArguments,
-    is_key_written: bool,
+    key_place: Option<&Location>,
 ) -> Result<Option<Player>> {
     let bound = running.address();
     let api = running.internal_address().filter(|_| !settings.http_api.external).unwrap_or(bound);
     let (base, api_base) = (format!("http://{}", reachable(bound)), format!("http://{}", reachable(api)));
     let key = &settings.http_api.key;
-    let shown_key = match key.as_str() {
-        "" => ShownKey::None,
-        _ if is_key_written => ShownKey::Configured,
-        key => ShownKey::OfThisRun(key),
+    let shown_key = match (key.as_str(), key_place) {
+        ("", _) => ShownKey::None,
+        (_, Some(place)) => ShownKey::Written(place),
+        (key, None) => ShownKey::OfThisRun(key),
     };
     let recording = if arguments.no_match { None } else { Some(Recording::parse(demo::RECORDING)?) };
     let is_open = !settings.client.anonymous_on_loopback_only;

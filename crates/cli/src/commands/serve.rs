@@ -59,9 +59,11 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         ephemeral::check(&settings)?;
     }
     runtime.block_on(async {
-        let has_key = written.iter().any(|key| key.path == "http_api.key" && key.location != Location::Defaults);
+        let is_key = |key: &&WrittenKey| key.path == "http_api.key" && key.location != Location::Defaults;
+        let key_place = written.iter().find(is_key).map(|key| key.location.clone());
         let running = start(settings.clone(), arguments.dev, Some((source, written)))?;
-        let _player = if arguments.dev { dev::begin(&settings, &running, &arguments, has_key)? } else { None };
+        let _player =
+            if arguments.dev { dev::begin(&settings, &running, &arguments, key_place.as_ref())? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }

@@ -74,7 +74,9 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     // A secret alone does not say which channels and scopes exist.
     if arguments.secret.is_none() {
         let channel = arguments.channel.as_deref().map(|channel| (channel, user.clone()));
-        if let Some(RefusalReport { code, cause, channel }) = trial.connect(token, channel, now.as_millis() as u64)? {
+        if let Some(RefusalReport { code, cause, channel, .. }) =
+            trial.connect(token, channel, now.as_millis() as u64)?
+        {
             let of = if channel.is_empty() { String::new() } else { format!(": channel {channel:?}") };
             bail!("no: {cause}{of} ({code})");
         }

@@ -2,6 +2,7 @@
 //! the configuration says, or let the nodes of one cluster serve separate channels.
 
 use crate::finding::Finding;
+use crate::load::interpret::left_out;
 use crate::load::tree::{ConfigNode, ConfigValue};
 use crate::settings::Settings;
 use crate::unsupported::is_default_or_off;
@@ -26,7 +27,7 @@ fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
         let ConfigValue::Table(_) = node.value else {
             // Before Centrifugo 6 the engine was named by the key itself.
             if !is_default_or_off(node) {
-                findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.location)));
+                refuse(section, node, findings);
             }
             continue;
         };
@@ -37,14 +38,24 @@ fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
             |kind| matches!(&kind.value, ConfigValue::Text(kind) if kind == "memory" || kind.is_empty()),
         );
         if !is_off && !is_memory {
-            findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).location)));
+            refuse(section, kind.unwrap_or(node), findings);
         }
     }
     for list in MEETING_LISTS {
         if let Some(node) = written.get(list).filter(|node| !is_default_or_off(node)) {
-            findings.push(Finding::error(format!("{list}: {APART}"), Some(&node.location)));
+            refuse(list, node, findings);
         }
     }
+}
+
+/// Refuses a section. The error replaces the warning that the section is not supported.
+fn refuse(section: &str, node: &ConfigNode, findings: &mut Vec<Finding>) {
+    let warning = left_out(section);
+    let is_of = |finding: &Finding| {
+        finding.text.strip_prefix(&warning).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
+    };
+    findings.retain(|finding| !is_of(finding));
+    findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.location)));
 }
 
 const APART: &str = "not supported, and without it each node would serve its own channels, separate from the others. \

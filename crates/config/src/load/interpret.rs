@@ -258,8 +258,7 @@ impl ConfigReader<'_> {
             Disposition::LeftOut(consequence) => {
                 let consequence = if consequence.is_empty() { String::new() } else { format!("; {consequence}") };
                 let names = unsupported::names_within(node);
-                self.findings
-                    .push(Finding::warning(format!("not supported yet: {path}{names}{consequence}"), location));
+                self.findings.push(Finding::warning(format!("{}{names}{consequence}", left_out(path)), location));
             }
             Disposition::Refused(reason) => {
                 self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), location))
@@ -295,6 +294,11 @@ impl ConfigReader<'_> {
 }
 
 /// Reads a value into the field of a key. `path` is the key's path for findings.
+/// The beginning of the warning about an unsupported key or section.
+pub(crate) fn left_out(path: &str) -> String {
+    format!("not supported yet: {path}")
+}
+
 fn fill(findings: &mut Vec<Finding>, table: &mut dyn SettingsTable, path: &str, key: &Key, node: &ConfigNode) {
     let location = Some(&node.location);
     if key.kind == ValueKind::Duration && is_negative(&node.value) {

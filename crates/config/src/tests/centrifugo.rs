@@ -134,6 +134,7 @@ fn nodes_that_are_meant_to_be_one_do_not_serve_apart() {
     ] {
         let found = texts(&toml(text));
         assert_eq!(found.iter().any(|text| text.starts_with("Error")), is_apart, "{text}: {found:?}");
+        assert!(!is_apart || found.len() == 1, "the error is the only finding about the place: {found:?}");
         let together = texts(&toml(&format!("{text}\ncluster.engine = \"nats\"")));
         assert!(together.iter().all(|text| text.starts_with("Warning")), "{text}: {together:?}");
     }

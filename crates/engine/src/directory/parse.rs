@@ -301,7 +301,7 @@ params! {
 
 impl<'a> MethodParams<'a> for RegisterParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (name, scope) = (key("name", &self.name)?, found(scopes, &self.scope)?);
+        let (name, scope) = (given_key("name", &self.name)?, found(scopes, &self.scope)?);
         let take_over = match &*self.policy {
             "newest" => true,
             "" | "oldest" | "reject" => false,
@@ -313,7 +313,7 @@ impl<'a> MethodParams<'a> for RegisterParams<'a> {
 
 impl<'a> MethodParams<'a> for NameParams<'a> {
     fn request(&self, method: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (name, scope) = (key("name", &self.name)?, found(scopes, &self.scope)?);
+        let (name, scope) = (given_key("name", &self.name)?, found(scopes, &self.scope)?);
         Ok(match method {
             RegistryMethod::Unregister => DirectoryRequest::Unregister { scope, name },
             _ => DirectoryRequest::Lookup { scope, name },
@@ -323,7 +323,7 @@ impl<'a> MethodParams<'a> for NameParams<'a> {
 
 impl<'a> MethodParams<'a> for UpdateMetaParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (name, scope) = (key("name", &self.name)?, found(scopes, &self.scope)?);
+        let (name, scope) = (given_key("name", &self.name)?, found(scopes, &self.scope)?);
         if self.meta.is_none() {
             return Err(ParamsFault::bad("meta"));
         }
@@ -361,21 +361,21 @@ impl<'a> MethodParams<'a> for ScopeParams<'a> {
 
 impl<'a> MethodParams<'a> for JoinParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
+        let (group, scope) = (given_key("group", &self.group)?, found(scopes, &self.scope)?);
         Ok(DirectoryRequest::Join { scope, group, meta: metadata(self.meta)? })
     }
 }
 
 impl<'a> MethodParams<'a> for GroupParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
+        let (group, scope) = (given_key("group", &self.group)?, found(scopes, &self.scope)?);
         Ok(DirectoryRequest::Leave { scope, group })
     }
 }
 
 impl<'a> MethodParams<'a> for MembersParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
+        let (group, scope) = (given_key("group", &self.group)?, found(scopes, &self.scope)?);
         if self.limit == 0 && self.cursor == 0 {
             return Ok(DirectoryRequest::Members { scope, group });
         }
@@ -386,7 +386,7 @@ impl<'a> MethodParams<'a> for MembersParams<'a> {
 
 impl<'a> MethodParams<'a> for MemberParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
-        let (group, scope) = (key("group", &self.group)?, found(scopes, &self.scope)?);
+        let (group, scope) = (given_key("group", &self.group)?, found(scopes, &self.scope)?);
         let client = Some(&*self.client).filter(|text| !text.is_empty());
         let client = client.map(|text| client_from_text(text).ok_or(ParamsFault::bad("client"))).transpose()?;
         Ok(DirectoryRequest::Member { scope, group, client })
@@ -405,6 +405,9 @@ impl<'a> MethodParams<'a> for ChangesParams<'a> {
 impl<'a> MethodParams<'a> for SendParams<'a> {
     fn request(&self, _: RegistryMethod, scopes: &Scopes) -> Result<DirectoryRequest, ParamsFault> {
         let target = target(scopes, &self.scope, &self.name, &self.group)?;
+        if target.is_group && self.store_for > 0 {
+            return Err(ParamsFault::bad("store_for"));
+        }
         let store_for_ms = self.store_for.saturating_mul(1_000);
         Ok(DirectoryRequest::Send { target, data: payload(self.data)?, store_for_ms })
     }
@@ -445,12 +448,20 @@ impl<'a> MethodParams<'a> for AcknowledgeParams<'a> {
 }
 
 fn found(scopes: &Scopes, name: &str) -> Result<ScopeId, ParamsFault> {
+    if name.is_empty() {
+        return Err(ParamsFault::bad("scope"));
+    }
     Ok(scopes.find(name).ok_or(Error::NO_SUCH_SCOPE)?)
 }
 
 /// Reads a name, a group, or a prefix of one, from this parameter.
 fn key(field: &'static str, text: &str) -> Result<Box<str>, ParamsFault> {
     if has_control(text) { Err(ParamsFault::bad(field)) } else { Ok(text.into()) }
+}
+
+/// Reads a name or a group that must be given, from this parameter.
+fn given_key(field: &'static str, text: &str) -> Result<Box<str>, ParamsFault> {
+    if text.is_empty() { Err(ParamsFault::bad(field)) } else { key(field, text) }
 }
 
 /// Reads any JSON from this parameter.

@@ -14,6 +14,7 @@ use super::counts::SessionCount;
 use super::flow::Deferred;
 use super::hook_state::HookState;
 use super::limits::Toll;
+use super::refusal::{NO_COMMAND, NO_METHOD, NOT_CONNECTED};
 use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
 use super::transport::TransportMode;
@@ -63,7 +64,7 @@ impl Session {
             deferred.is_paid = true;
         }
         if count == 0 && used == input.len() && self.transport != TransportMode::Lines {
-            context.disconnect(Disconnect::BAD_REQUEST);
+            context.refuse_input(NO_COMMAND);
         }
         count
     }
@@ -119,7 +120,7 @@ impl Session {
         let Command { id, operation } = command;
         match operation {
             Some(CommandKind::Connect(request)) => self.connect(id, request, context),
-            _ if !self.is_connected() => context.disconnect(Disconnect::BAD_REQUEST),
+            _ if !self.is_connected() => context.refuse_input(NOT_CONNECTED),
             Some(CommandKind::Send(request)) => self.sent(&request, context),
             _ if id == 0 => self.pong(context),
             Some(CommandKind::Subscribe(request)) => self.subscribe(id, request, context),
@@ -133,7 +134,7 @@ impl Session {
             Some(CommandKind::Rpc(request)) => self.rpc(id, &request, context),
             Some(CommandKind::Refresh(request)) => self.refresh(id, &request.token, context),
             Some(CommandKind::SubRefresh(request)) => self.sub_refresh(id, request, context),
-            None => context.disconnect(Disconnect::BAD_REQUEST),
+            None => context.refuse_input(NO_METHOD),
         }
     }
 

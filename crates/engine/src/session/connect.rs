@@ -13,7 +13,7 @@ use super::context::Context;
 use super::counted::CountedUser;
 use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
 use super::heartbeat::Heartbeat;
-use super::refusal::{BINARY_CHANNEL, NO_NAMESPACE, TOKEN_EXPIRED};
+use super::refusal::{BAD_CONNECT, BINARY_CHANNEL, NO_COMMAND, NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
 use super::rules::{DecisionRule, RuleLog};
 use super::server::ServerSubscription;
@@ -32,7 +32,7 @@ const REFUSED_CLOSE_MS: u64 = 5_000;
 impl Session {
     pub(super) fn connect(&mut self, command: u32, request: ConnectCommand<'_>, context: &mut Context<'_>) {
         if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            return context.refuse_input(BAD_CONNECT);
         }
         if context.node.limits.is_some() && !self.may_try_connect(command, context) {
             return;
@@ -263,7 +263,7 @@ impl Session {
         context.effects.counts.push(SessionCount::Command(CommandMethod::Connect));
         match serde_json::from_slice(input) {
             Ok(request) => self.connect(1, request, context),
-            Err(_) => context.disconnect(Disconnect::BAD_REQUEST),
+            Err(_) => context.refuse_input(NO_COMMAND),
         }
     }
 

@@ -111,7 +111,7 @@ pub struct Outbound {
 }
 
 /// The report of a refusal, for the operator's log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusalReport {
     /// The number of the error or of the disconnect that the client gets; 0 = it gets none.
     pub code: u32,
@@ -119,4 +119,7 @@ pub struct RefusalReport {
     pub cause: &'static str,
     /// The channel, at most 64 bytes of its name; empty = the refusal does not concern a channel.
     pub channel: Box<str>,
+    /// The method of a refused RPC, and the scope of the registry that it names, at most 64 bytes each; empty = the
+    /// refusal does not concern an RPC.
+    pub method: Box<str>,
 }

@@ -4,6 +4,7 @@ use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
 use super::counts::CommandMethod;
+use super::refusal::NO_COMMAND;
 use super::state::Session;
 use super::transport::TransportMode;
 
@@ -29,7 +30,7 @@ impl Session {
     /// page.
     pub(super) fn note_mistake(&mut self, input: &[u8], context: &mut Context<'_>) {
         if self.transport != TransportMode::Lines {
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            return context.refuse_input(NO_COMMAND);
         }
         self.mistakes = self.mistakes.saturating_add(1);
         context.effects.method = CommandMethod::None;

@@ -13,8 +13,8 @@ use super::counts::{CommandMethod, SessionCount};
 use super::effects::{Effects, RefusalReport};
 use crate::namespace::ChannelOptions;
 
-/// The greatest length of a channel's name that the log shows, bytes.
-const CHANNEL_SHOWN_MAX: usize = 64;
+/// The greatest length of a name of the client that the log shows, bytes.
+const NAME_SHOWN_MAX: usize = 64;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
 pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer than channel.max_length, has control \
@@ -31,6 +31,10 @@ pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another ch
 pub(super) const TAKEN_BACK: &str = "the client unsubscribed before the backend answered";
 pub(super) const ENDED_BY_SERVER: &str = "the server API ended the subscribe before the backend answered";
 pub(super) const NO_CAPS_NOW: &str = "a refresh removed the caps before the channel's home answered";
+pub(super) const NO_COMMAND: &str = "the input is not a command of the client protocol";
+pub(super) const NO_METHOD: &str = "the command names no method";
+pub(super) const NOT_CONNECTED: &str = "the first command is not connect";
+pub(super) const BAD_CONNECT: &str = "connect has no id, or the client has connected before";
 pub(super) const NO_WATCH: &str =
     "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
 
@@ -47,8 +51,13 @@ const OUTCOMES: [Error; 7] = [
 
 /// Whether an error is the outcome of a permitted request: the name is taken, the position is gone, the node is busy.
 /// Such errors are normal, so the log has no line for them.
-fn is_outcome(error: &Error) -> bool {
+pub(super) fn is_outcome(error: &Error) -> bool {
     error.temporary || OUTCOMES.iter().any(|outcome| outcome.code == error.code)
+}
+
+/// A name of the client as the log shows it.
+fn shown(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_SHOWN_MAX)]
 }
 
 impl Effects {
@@ -83,7 +92,7 @@ impl Effects {
     /// refusal.
     fn note_unless_noted(&mut self, code: u32, text: &'static str) {
         if self.refusals.last().is_none_or(|refused| refused.code != code) {
-            self.refusals.push(RefusalReport { code, cause: text, channel: Box::default() });
+            self.refusals.push(RefusalReport { code, cause: text, ..RefusalReport::default() });
         }
     }
 
@@ -123,8 +132,23 @@ impl<'a> Context<'a> {
     /// Notes the cause of the refusal that follows.
     pub(super) fn because(&mut self, cause: &'static str, channel: &str) {
         self.effects.tells_cause = self.node.client.tell_refusal_cause;
-        let end = channel.floor_char_boundary(CHANNEL_SHOWN_MAX);
-        self.effects.refusals.push(RefusalReport { code: 0, cause, channel: channel[..end].into() });
+        let channel = shown(channel).into();
+        self.effects.refusals.push(RefusalReport { cause, channel, ..RefusalReport::default() });
+    }
+
+    /// Notes the cause of the refusal of an RPC that follows. `scope`: the scope of the registry that the RPC names.
+    pub(super) fn because_of_rpc(&mut self, cause: &'static str, method: &str, scope: Option<&str>) {
+        self.because(cause, "");
+        if let Some(refused) = self.effects.refusals.last_mut() {
+            let scope = scope.map_or(String::new(), |scope| format!(" in scope {}", shown(scope)));
+            refused.method = format!("{}{scope}", shown(method)).into();
+        }
+    }
+
+    /// Ends the connection because of its input, and notes the cause.
+    pub(super) fn refuse_input(&mut self, cause: &'static str) {
+        self.because(cause, "");
+        self.disconnect(Disconnect::BAD_REQUEST);
     }
 
     /// Refuses with 103 and notes the cause.

@@ -1,6 +1,9 @@
 //! The registry by `rpc`: names, groups, messages and calls. Also the names and groups of a token.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
+use serde::Deserialize;
 use touchline_protocol::command::RpcCommand;
 use touchline_protocol::message::Reply;
 use touchline_protocol::payload::RawPayload;
@@ -8,6 +11,7 @@ use touchline_protocol::{Error, data};
 
 use super::context::Context;
 use super::effects::Outbound;
+use super::refusal::is_outcome;
 use super::rules::{DecisionRule, RuleLog, RuleSays};
 use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
@@ -70,8 +74,8 @@ impl Session {
                 None => self.send_to_directory(command, ReplyKind::Rpc, request, context),
             },
             Err(error) => {
-                if let Some(cause) = cause_of(error) {
-                    context.because(cause, "");
+                if let Some(cause) = cause_of(error).or((!is_outcome(&error)).then_some(error.message)) {
+                    context.because_of_rpc(cause, &rpc.method, scope_of(data).as_deref());
                 }
                 context.effects.refuse(command, error);
             }
@@ -106,7 +110,7 @@ impl Session {
             (Ok(proxy), Ok(data)) => self.ask_rpc(command, &rpc.method, proxy, data, context),
             (Ok(_), Err(error)) => context.effects.refuse(command, error),
             (Err((error, cause)), _) => {
-                context.because(cause, "");
+                context.because_of_rpc(cause, &rpc.method, None);
                 context.effects.refuse(command, error);
             }
         }
@@ -261,6 +265,16 @@ pub(super) fn cause_of(error: Error) -> Option<&'static str> {
         Error::NO_SUCH_SCOPE => Some("the scope is not in registry.scopes"),
         _ => None,
     }
+}
+
+/// The scope that the data of a registry method name.
+fn scope_of(data: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct ScopedData<'d> {
+        #[serde(borrow)]
+        scope: Cow<'d, str>,
+    }
+    serde_json::from_str(data).ok().map(|ScopedData { scope }| scope)
 }
 
 /// The size that the reply to a request can have.

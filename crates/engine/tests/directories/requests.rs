@@ -87,7 +87,8 @@ fn each_method_asks_for_what_it_says() {
         assert_eq!(asked(method, params, &scopes).as_deref(), Ok(*expected), "{method} {params}");
     }
     assert_eq!(asked("rename", &name, &scopes), Err(Error::METHOD_NOT_FOUND));
-    assert_eq!(asked("register", &json!({"name": "bike"}), &scopes), Err(Error::NO_SUCH_SCOPE));
+    assert_eq!(asked("register", &json!({"name": "bike"}), &scopes), Err(Error::BAD_REQUEST));
+    assert_eq!(asked("register", &json!({"scope": "nowhere", "name": "bike"}), &scopes), Err(Error::NO_SUCH_SCOPE));
     for odd in ["", "1", "{\"name\":1}", "{\"scope\":\"devices\",\"meta\":"] {
         assert_eq!(read("register", odd, &scopes).err(), Some(Error::BAD_REQUEST), "{odd}");
     }
@@ -101,7 +102,12 @@ fn each_field_is_read_with_its_limits() {
     let scopes = scopes();
     let of = |method: &str, key: &str, value: Value| {
         let mut params = json!({"scope": "devices", "data": 2, "meta": 1});
-        params[if method == "changes" { "prefix" } else { "name" }] = json!("bike");
+        let target = match method {
+            "changes" => "prefix",
+            "members" | "join" | "leave" | "member" => "group",
+            _ => "name",
+        };
+        params[target] = json!("bike");
         params[key] = value;
         asked(method, &params, &scopes)
     };

@@ -246,6 +246,9 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
             if channel != "*" {
                 assert_eq!(&*refused.channel, channel.replace("SHORT", &long[..63]), "{command}");
             }
+            let method = ["registry.names in scope devices", "registry.names in scope x", "x", ""];
+            let is_rpc = usize::from(command.contains(r#""rpc""#));
+            assert!(method.contains(&&*refused.method) && refused.method.is_empty() != (is_rpc == 1), "{command}");
             let start = if (3000..4000).contains(&code) {
                 format!("disconnect {code} ")
             } else {
@@ -324,7 +327,10 @@ fn every_refusal_has_a_line_and_what_only_comes_out_so_has_none() {
 
 #[test]
 fn a_connection_that_may_not_come_back_has_a_line_and_any_other_has_none() {
-    for (command, code, cause) in [("x", 3501, "bad request"), (r#"{"id":2,"send":{}}"#, 3508, "not available")] {
+    for (command, code, cause) in [
+        ("x", 3501, "the input is not a command of the client protocol"),
+        (r#"{"id":2,"send":{}}"#, 3508, "not available"),
+    ] {
         let mut story = Story::with(node);
         story.connect("client", ANN);
         assert_eq!(story.code("client", command), u64::from(code));

@@ -25,7 +25,7 @@ fn a_method_that_cannot_be_is_refused() {
         (r#""method":"""#, 108),
         (r#""method":"register","data":{"scope":"devices","name":"x"}"#, 108),
         (r#""method":"registry.nothing""#, 104),
-        (r#""method":"registry.names""#, 4003),
+        (r#""method":"registry.names""#, 107),
         (r#""method":"registry.names","data":{"scope":"nowhere"}"#, 4003),
         (r#""method":"registry.names","data":{"scope":7}"#, 107),
         (r#""method":"registry.lookup","data":{"scope":"devices","name":"x"}"#, 4002),

@@ -27,6 +27,8 @@ pub(crate) struct RefusalLine<'a> {
     /// The origin of the page; empty = there is none.
     pub(crate) origin: &'a str,
     pub(crate) channel: &'a str,
+    /// The method of a client's RPC, with the scope of the registry that it names; empty = there is none.
+    pub(crate) method: &'a str,
     /// The operation of the server API; empty = there is none.
     pub(crate) operation: &'a str,
     /// The field of the request that is the cause.
@@ -97,6 +99,7 @@ impl RefusalLog {
                 refused.client.map(|client| tracing::field::display(touchline_engine::directory::client_text(client))),
             origin = text(&refused.origin[..refused.origin.floor_char_boundary(ORIGIN_SHOWN_MAX)]),
             channel = text(refused.channel),
+            method = text(refused.method),
             operation = text(refused.operation),
             field = text(refused.field),
             detail = text(refused.detail),

@@ -198,7 +198,9 @@ fn the_servers_own_scopes_are_out_of_reach() {
         for scope in ["$presence", "$registry", "$"] {
             // A message to a group is not a message to a client.
             let named = if method == "send" { Value::Null } else { client_id.clone() };
-            let params = json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": named});
+            let mut params = json!({"scope": scope, "data": 1, "meta": 1, "limit": 1, "client": named});
+            let is_named = ["register", "unregister", "update_meta", "lookup"].contains(&method);
+            params[if is_named { "name" } else { "group" }] = json!("room:a");
             assert_eq!(
                 ask(&mut client, id, &format!("registry.{method}"), &params)["error"]["code"],
                 4003,
