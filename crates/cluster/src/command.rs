@@ -7,6 +7,7 @@ use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset, RunId, StreamPosition};
 
 use crate::errors::{FactError, StreamError};
+use crate::room::OutgoingCharge;
 use crate::settings::StreamSettings;
 use crate::telling::OutsideBatch;
 use crate::types::StreamLoad;
@@ -24,23 +25,80 @@ pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Returns whether a reply is sufficient, so that the gathering does not wait for the other nodes.
 pub type IsEnough = fn(&[u8]) -> bool;
 
+/// The bytes of a message, and their charge.
+pub(crate) type ChargedBytes = (Bytes, OutgoingCharge);
+
+/// A publication that JetStream stores.
+pub(crate) struct StreamAppend {
+    pub(crate) channel: ChannelName,
+    pub(crate) namespace: NamespaceName,
+    pub(crate) payload: ChargedBytes,
+    /// A repeated id is stored only once. Empty = no id.
+    pub(crate) id: Box<str>,
+    pub(crate) done: OnStreamAppended,
+}
+
 /// A command of the node, which the handle sends to the thread.
 pub(crate) enum ClusterCommand {
-    ScopeMessage { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
-    DirectoryMessage { to: Arc<str>, message: Bytes },
-    Broadcast { message: Bytes },
-    Gather { message: Bytes, nodes: usize, is_enough: IsEnough, done: OnGathered },
-    PublishEphemeral { channel: ChannelName, payload: Bytes },
-    SetInterest { channel: ChannelName, is_wanted: bool },
+    ScopeMessage {
+        scope: Arc<str>,
+        to: Option<Arc<str>>,
+        message: ChargedBytes,
+    },
+    DirectoryMessage {
+        to: Arc<str>,
+        message: ChargedBytes,
+    },
+    Broadcast {
+        message: ChargedBytes,
+    },
+    Gather {
+        message: ChargedBytes,
+        nodes: usize,
+        is_enough: IsEnough,
+        done: OnGathered,
+    },
+    /// The reply to another node's message, under the subject that the message names.
+    Reply {
+        subject: String,
+        message: ChargedBytes,
+    },
+    PublishEphemeral {
+        channel: ChannelName,
+        payload: ChargedBytes,
+    },
+    SetInterest {
+        channel: ChannelName,
+        is_wanted: bool,
+    },
     Load(StreamLoad),
     CheckSoon,
-    BeginRun { namespace: NamespaceName, lost: RunId },
-    Append { channel: ChannelName, namespace: NamespaceName, payload: Bytes, id: Box<str>, done: OnStreamAppended },
-    Purge { channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged },
-    ChangeFact { change: FactChange, done: OnFactChanged },
+    BeginRun {
+        namespace: NamespaceName,
+        lost: RunId,
+    },
+    Append(StreamAppend),
+    Purge {
+        channel: ChannelName,
+        namespace: NamespaceName,
+        marker: fn(Offset) -> Vec<u8>,
+        done: OnPurged,
+    },
+    ChangeFact {
+        change: FactChange,
+        done: OnFactChanged,
+    },
     Tell(OutsideBatch),
-    SetStreams { streams: Vec<StreamSettings>, done: OnStreamsSet },
+    SetStreams {
+        streams: Vec<StreamSettings>,
+        done: OnStreamsSet,
+    },
     SetConfiguration(u32),
-    SetRoom { connect_rate: u32, draining: bool },
-    Leave { done: std::sync::mpsc::Sender<()> },
+    SetRoom {
+        connect_rate: u32,
+        draining: bool,
+    },
+    Leave {
+        done: std::sync::mpsc::Sender<()>,
+    },
 }

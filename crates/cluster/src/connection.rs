@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
-use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,7 +14,7 @@ use touchline_protocol::fact::{FactChange, FactsEvent};
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
 
 use crate::bucket_follower::BucketFollower;
-use crate::command::{ClusterCommand, OnFactChanged, OnPurged, OnStreamAppended, OnStreamsSet};
+use crate::command::{ChargedBytes, ClusterCommand, OnFactChanged, OnPurged, OnStreamsSet, StreamAppend};
 use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
@@ -30,13 +29,14 @@ use crate::members::{Members, MembershipStep, MembershipTiming, VERSIONS};
 use crate::neighbours::ReportedNodes;
 use crate::open_streams::{OpenStreams, OpenedStream};
 use crate::outage::OutageLog;
-use crate::outcome::{append, change_fact};
+use crate::outcome::{append, change_fact, purge};
 use crate::settings::{JoinOptions, StreamSettings};
 use crate::subject::Subjects;
 use crate::telling::tell;
 use crate::types::StreamLoad;
 use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::StreamPoller;
+use crate::writer::{LinkWriter, OutgoingMessage};
 
 /// The interval between two attempts to open the streams.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ const BATCH: usize = 512;
 pub(crate) async fn run(
     settings: JoinOptions,
     (servers, options): (Vec<ServerAddr>, ConnectOptions),
-    LinkParts { mut outgoing, message_max, traffic }: LinkParts,
+    LinkParts { mut outgoing, replies, message_max, traffic }: LinkParts,
     events: ClusterEventSink,
 ) {
     warn_of_losses(&settings);
@@ -80,37 +80,40 @@ pub(crate) async fn run(
     let (stream_sender, mut opened) = unbounded_channel();
     let mut node = ConnectedNode::new(client, settings, events, (echo_sender, signal_sender, stream_sender));
     let streams_gone = Arc::clone(&node.streams_gone);
-    if let Err(error) = node.subscribe_all().await {
-        return tracing::error!(%error, "the cluster could not be joined");
-    }
+    node.subscribe_all(&replies);
     loop {
         // The client updates this value a moment after it reports the connection. Heartbeats run this loop again.
         message_max.store(node.client.max_payload(), Relaxed);
+        // Reading, ticks and signals come first. Only `writer.run` waits for NATS, beside all the others.
         tokio::select! {
-            Some(event) = nats_events.recv() => node.on_nats_event(&event).await,
+            biased;
+            Some(event) = nats_events.recv() => node.on_nats_event(&event),
+            _ = ticks.tick() => node.tick(),
             Some(opened) = opened.recv() => node.on_streams(opened),
             () = streams_gone.notified() => node.open_streams(),
-            Some(signal) = signals.recv() => node.on_signal(signal).await,
-            _ = ticks.tick() => node.tick().await,
+            Some(signal) = signals.recv() => node.on_signal(signal),
             Some(number) = echoes.recv() => node.on_echo(number),
+            () = node.writer.run() => {}
             received = outgoing.recv() => {
-                let Some(first) = received else { return };
-                let mut next = Some(first);
+                let mut next = received;
+                if next.is_none() {
+                    return;
+                }
                 for _ in 0..BATCH {
                     let Some(command) = next.take() else { break };
                     if let ClusterCommand::Leave { done } = command {
-                        node.say_hello(true).await;
-                        let _ = tokio::time::timeout(RETRY_INTERVAL, node.client.flush()).await;
+                        node.say_hello(true);
+                        let _ = tokio::time::timeout(RETRY_INTERVAL, node.writer.finish()).await;
                         let _ = done.send(());
                         return;
                     }
-                    node.run_command(command).await;
+                    node.run_command(command);
                     next = outgoing.try_recv().ok();
                 }
                 if let Some(command) = next {
-                    node.run_command(command).await;
+                    node.run_command(command);
                 }
-                node.ask_echo().await;
+                node.ask_echo();
             }
         }
     }
@@ -123,8 +126,10 @@ pub(crate) enum NodeSignal {
     Probed(Arc<str>, bool),
 }
 
+/// The state of the connection. No method waits: everything for NATS goes to the writer, or to a task with a limit.
 pub(crate) struct ConnectedNode {
     pub(crate) client: Client,
+    pub(crate) writer: LinkWriter,
     members: Members,
     /// The time at which the members' clock starts.
     began: Instant,
@@ -208,6 +213,7 @@ impl ConnectedNode {
             signal_sender,
             is_joined: Arc::default(),
             subjects,
+            writer: LinkWriter::new(client.clone()),
             client,
             settings,
             events,
@@ -239,29 +245,29 @@ impl ConnectedNode {
         self.began.elapsed().as_millis() as u64
     }
 
-    async fn tick(&mut self) {
+    fn tick(&mut self) {
         while let Some((_, load)) = self.waiting_loads.pop_front_if(|(since, _)| since.elapsed() >= LOAD_WAIT) {
             self.refuse(load);
         }
         self.is_first.store(self.members.is_first(), Relaxed);
         let steps = self.members.tick(self.now_ms());
-        self.run_steps(steps).await;
+        self.run_steps(steps);
         self.neighbours.report(&self.members, &self.events);
     }
 
-    async fn on_signal(&mut self, signal: NodeSignal) {
+    fn on_signal(&mut self, signal: NodeSignal) {
         let now_ms = self.now_ms();
         let steps = match signal {
             NodeSignal::Hello(hello) => self.members.hello(hello, now_ms),
             NodeSignal::Probed(node, is_there) => self.members.probed(&node, is_there, now_ms),
         };
-        self.run_steps(steps).await;
+        self.run_steps(steps);
     }
 
-    async fn run_steps(&mut self, steps: Vec<MembershipStep>) {
+    fn run_steps(&mut self, steps: Vec<MembershipStep>) {
         for step in steps {
             match step {
-                MembershipStep::SayHello => self.say_hello(false).await,
+                MembershipStep::SayHello => self.say_hello(false),
                 MembershipStep::Probe(node) => self.probe(node),
                 MembershipStep::Join(nodes) => {
                     self.is_joined.store(true, Relaxed);
@@ -296,9 +302,9 @@ impl ConnectedNode {
         )
     }
 
-    async fn say_hello(&self, leaves: bool) {
+    fn say_hello(&mut self, leaves: bool) {
         if let Ok(hello) = serde_json::to_vec(&self.members.own_hello(leaves)) {
-            self.publish(self.subjects.hello(), hello.into()).await;
+            self.writer.say_hello(self.subjects.hello(), hello.into());
         }
     }
 
@@ -324,22 +330,29 @@ impl ConnectedNode {
         }
     }
 
-    async fn on_nats_event(&mut self, event: &Event) {
+    fn on_nats_event(&mut self, event: &Event) {
         match event {
             Event::Connected => {
                 let info = self.client.server_info();
                 self.log.connected(&info);
                 say_what_nats_keeps(&self.settings, &info.version);
                 let steps = self.members.linked(true, self.now_ms());
-                self.run_steps(steps).await;
+                self.run_steps(steps);
                 if !self.settings.streams.is_empty() {
                     self.open_streams();
                 }
                 self.follow_facts();
+                // An echo that was under way when the connection was lost does not arrive.
+                self.has_new |= !self.unconfirmed.is_empty();
+                self.ask_echo();
             }
             Event::Disconnected => {
                 self.log.lost();
                 self.is_joined.store(false, Relaxed);
+                // They were accepted before this. The subscribers on this node get them before later publications.
+                for (channel, payload) in self.writer.take_unwritten() {
+                    (self.events)(ClusterEvent::Ephemeral { channel, payload });
+                }
                 (self.events)(ClusterEvent::Linked(false));
                 if self.settings.has_facts {
                     self.fact_follower = JoinSet::new();
@@ -350,7 +363,7 @@ impl ConnectedNode {
                 // The callers load again when the connection is back.
                 self.waiting_loads.clear();
                 let steps = self.members.linked(false, self.now_ms());
-                self.run_steps(steps).await;
+                self.run_steps(steps);
             }
             Event::SlowConsumer(_) => {
                 tracing::warn!("messages of other nodes arrived faster than they could be processed: some are lost");
@@ -465,42 +478,46 @@ impl ConnectedNode {
         }
     }
 
-    pub(crate) async fn publish(&self, subject: String, payload: Bytes) {
-        // It fails only if the message is too large, or the client is closed.
-        if let Err(error) = self.client.publish(subject, payload).await {
-            tracing::warn!(%error, "a message to other nodes could not be sent");
-        }
+    fn publish(&mut self, subject: String, (payload, charge): ChargedBytes) {
+        self.writer.publish(OutgoingMessage { subject, payload, channel: None, charge });
     }
 
-    async fn run_command(&mut self, command: ClusterCommand) {
+    fn run_command(&mut self, command: ClusterCommand) {
         let version = self.members.version();
         match command {
             // A node that takes no part sends nothing. Its requests are answered as if NATS could not be reached.
             ClusterCommand::ScopeMessage { .. }
             | ClusterCommand::DirectoryMessage { .. }
             | ClusterCommand::Broadcast { .. }
-            | ClusterCommand::PublishEphemeral { .. }
                 if !self.members.is_joined() => {}
+            // It was accepted before the node noticed that it is alone.
+            ClusterCommand::PublishEphemeral { channel, payload: (payload, _) } if !self.members.is_joined() => {
+                (self.events)(ClusterEvent::Ephemeral { channel, payload })
+            }
             ClusterCommand::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
-            ClusterCommand::Append { done, .. } if !self.members.is_joined() => done(Err(StreamError::NotJoined)),
+            ClusterCommand::Append(StreamAppend { done, .. }) if !self.members.is_joined() => {
+                done(Err(StreamError::NotJoined))
+            }
             ClusterCommand::Purge { done, .. } if !self.members.is_joined() => done(Err(StreamError::NotJoined)),
             ClusterCommand::ScopeMessage { scope, to, message } => {
-                self.publish(self.subjects.scope_message(version, &scope, to.as_deref()), message).await
+                self.publish(self.subjects.scope_message(version, &scope, to.as_deref()), message)
             }
             ClusterCommand::DirectoryMessage { to, message } => {
-                self.publish(self.subjects.directory_message(version, &to, &self.settings.node), message).await
+                self.publish(self.subjects.directory_message(version, &to, &self.settings.node), message)
             }
             ClusterCommand::Broadcast { message } => {
-                self.publish(self.subjects.broadcast(version, &self.settings.node), message).await
+                self.publish(self.subjects.broadcast(version, &self.settings.node), message)
             }
+            ClusterCommand::Reply { subject, message } => self.publish(subject, message),
             ClusterCommand::Gather { message, nodes, is_enough, done } => {
                 let (client, subject) = (self.client.clone(), self.subjects.broadcast(version, &self.settings.node));
                 tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
             }
-            ClusterCommand::PublishEphemeral { channel, payload } => {
-                self.publish(self.subjects.ephemeral(&channel), payload).await
+            ClusterCommand::PublishEphemeral { channel, payload: (payload, charge) } => {
+                let subject = self.subjects.ephemeral(&channel);
+                self.writer.publish(OutgoingMessage { subject, payload, channel: Some(channel), charge });
             }
-            ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel).await,
+            ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel),
             ClusterCommand::SetInterest { channel, is_wanted: false } => {
                 self.channels.remove(&channel).iter().for_each(JoinHandle::abort);
             }
@@ -516,9 +533,7 @@ impl ConnectedNode {
                 }
             }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
-            ClusterCommand::Append { channel, namespace, payload, id, done } => {
-                self.append((channel, namespace, payload, id), done);
-            }
+            ClusterCommand::Append(append) => self.append(append),
             ClusterCommand::Purge { channel, namespace, marker, done } => {
                 self.purge((channel, namespace), marker, done)
             }
@@ -526,11 +541,11 @@ impl ConnectedNode {
             ClusterCommand::SetStreams { streams, done } => self.set_streams(streams, done),
             ClusterCommand::SetConfiguration(configuration) => {
                 let step = self.members.set_configuration(configuration);
-                self.run_steps(vec![step]).await;
+                self.run_steps(vec![step]);
             }
             ClusterCommand::SetRoom { connect_rate, draining } => {
                 let step = self.members.set_room(connect_rate, draining);
-                self.run_steps(step.into_iter().collect()).await;
+                self.run_steps(step.into_iter().collect());
             }
             ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
             ClusterCommand::Leave { .. } => {}
@@ -538,27 +553,20 @@ impl ConnectedNode {
     }
 
     /// Stores a publication, and reports the result.
-    fn append(&self, stored: (ChannelName, NamespaceName, Bytes, Box<str>), done: OnStreamAppended) {
+    fn append(&self, stored: StreamAppend) {
         match self.streams() {
             Some(streams) => {
                 let needs = (streams, Arc::clone(&self.checks), Arc::clone(&self.outages));
-                drop(tokio::spawn(append(needs, stored, done)));
+                drop(tokio::spawn(append(needs, stored)));
             }
-            None => done(Err(StreamError::NotOpen)),
+            None => (stored.done)(Err(StreamError::NotOpen)),
         }
     }
 
     /// Removes a history, and reports the result.
     fn purge(&self, (channel, namespace): (ChannelName, NamespaceName), marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
         let Some(streams) = self.streams() else { return done(Err(StreamError::NotOpen)) };
-        let outages = Arc::clone(&self.outages);
-        tokio::spawn(async move {
-            let purged = streams.purge(&channel, &namespace, marker).await;
-            if let Err(error) = &purged {
-                outages.fail(error);
-            }
-            done(purged);
-        });
+        drop(tokio::spawn(purge(streams, Arc::clone(&self.outages), (channel, namespace, marker), done)));
     }
 
     /// Changes a shared fact, and reports the result.

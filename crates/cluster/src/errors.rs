@@ -32,6 +32,9 @@ pub enum StreamError {
     /// This node does not take part in the cluster now.
     #[error("this node is not part of the cluster: NATS can't be reached, or another node shares no version with it")]
     NotJoined,
+    /// Too many messages wait to be written to NATS.
+    #[error("too many messages wait for NATS: it is slow, or does not answer")]
+    NoRoom,
     /// The streams are not open: the connection is new, or [`crate::ClusterEvent::StreamsUnavailable`] has said why.
     #[error("the streams of the cluster are not open yet; if that lasts, the log says why")]
     NotOpen,
@@ -199,18 +202,19 @@ pub enum FactError {
 impl StreamError {
     /// Whether the cause has already been reported, by the connection or by the opening of the streams.
     pub(crate) fn is_reported(&self) -> bool {
-        matches!(self, StreamError::NotJoined | StreamError::NotOpen)
+        matches!(self, StreamError::NotJoined | StreamError::NotOpen | StreamError::NoRoom)
     }
 }
+
+/// What the operator can do when one NATS server alone cannot replicate a stream.
+pub(crate) const TOO_MANY_REPLICAS: &str =
+    "set cluster.stream_replicas to 1, or run NATS as a cluster of that many servers";
 
 /// What the operator can do about a refusal of JetStream, as text that begins with a colon. It is found by the
 /// refusal's text, because the client does not have numbers for all refusals. Empty = no remedy is known.
 fn remedy(refusal: &dyn std::fmt::Display) -> String {
     let known = [
-        (
-            "replicas > 1 not supported",
-            "set cluster.stream_replicas to 1, or run NATS as a cluster of that many servers",
-        ),
+        ("replicas > 1 not supported", TOO_MANY_REPLICAS),
         ("no suitable peers", "set cluster.stream_replicas to no more than there are NATS servers"),
         ("resource does not exist", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
         ("jetstream not enabled", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),

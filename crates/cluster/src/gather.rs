@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::command::IsEnough;
+use crate::command::{ChargedBytes, IsEnough};
 use crate::pieces::Pieces;
 
 /// How long other nodes have to reply.
@@ -18,16 +18,18 @@ const GATHER: Duration = Duration::from_secs(1);
 pub(crate) async fn gather(
     client: &Client,
     subject: String,
-    message: Bytes,
+    (message, _charge): ChargedBytes,
     (nodes, is_enough): (usize, IsEnough),
 ) -> Vec<Bytes> {
-    let reply_subject = client.new_inbox();
-    let Ok(mut subscriber) = client.subscribe(reply_subject.clone()).await else { return Vec::new() };
-    if client.publish_with_reply(subject, reply_subject, message).await.is_err() {
-        return Vec::new();
-    }
-    let (mut replies, mut pieces) = (Vec::new(), Pieces::default());
     let until = Instant::now() + GATHER;
+    let reply_subject = client.new_inbox();
+    let asked = async {
+        let subscriber = client.subscribe(reply_subject.clone()).await.ok()?;
+        client.publish_with_reply(subject, reply_subject.clone(), message).await.ok()?;
+        Some(subscriber)
+    };
+    let Ok(Some(mut subscriber)) = timeout_at(until, asked).await else { return Vec::new() };
+    let (mut replies, mut pieces) = (Vec::new(), Pieces::default());
     while replies.len() < nodes {
         match timeout_at(until, subscriber.next()).await {
             Ok(Some(message)) => replies.extend(pieces.take(message.payload)),

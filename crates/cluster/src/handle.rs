@@ -5,11 +5,16 @@ use std::sync::{Arc, OnceLock};
 
 use async_nats::Statistics;
 use bytes::Bytes;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
-use crate::command::{ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet};
+use crate::command::{
+    ChargedBytes, ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet,
+    StreamAppend,
+};
+use crate::errors::StreamError;
+use crate::room::OutgoingRoom;
 use crate::settings::StreamSettings;
 use crate::telling::{OnMessagesTold, OutsideBatch, OutsideMessage};
 use crate::types::StreamLoad;
@@ -19,6 +24,7 @@ use crate::types::StreamLoad;
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) outgoing: UnboundedSender<ClusterCommand>,
+    pub(crate) room: Arc<OutgoingRoom>,
     /// The size limit of one message, bytes.
     pub(crate) message_max: Arc<AtomicUsize>,
     /// The counters of the NATS client. Empty until the client has been created.
@@ -28,8 +34,24 @@ pub struct Cluster {
 /// The parts that the cluster's thread shares with the handle.
 pub(crate) struct LinkParts {
     pub(crate) outgoing: UnboundedReceiver<ClusterCommand>,
+    pub(crate) replies: ReplySender,
     pub(crate) message_max: Arc<AtomicUsize>,
     pub(crate) traffic: Arc<OnceLock<Arc<Statistics>>>,
+}
+
+/// Sends replies to other nodes through the writer. It does not keep the thread alive.
+#[derive(Clone)]
+pub(crate) struct ReplySender {
+    pub(crate) replies: WeakUnboundedSender<ClusterCommand>,
+    pub(crate) room: Arc<OutgoingRoom>,
+}
+
+impl ReplySender {
+    pub(crate) fn send(&self, subject: &str, message: Bytes) {
+        if let (Some(replies), Some(charge)) = (self.replies.upgrade(), self.room.take(message.len())) {
+            let _ = replies.send(ClusterCommand::Reply { subject: subject.to_owned(), message: (message, charge) });
+        }
+    }
 }
 
 /// The traffic on the connection to NATS since the node started.
@@ -45,11 +67,33 @@ pub struct LinkTraffic {
     pub sent_bytes: u64,
     /// The number of connections that were made: the first one, and each after one was lost.
     pub connects: u64,
+    /// The messages that wait to be written, bytes.
+    pub queued_bytes: u64,
+    /// The number of messages and publications that were refused or lost because too many waited.
+    pub refused: u64,
 }
 
 impl Cluster {
     fn send(&self, outgoing: ClusterCommand) {
         let _ = self.outgoing.send(outgoing);
+    }
+
+    /// Charges a message and sends it. If the room is full, the message is lost and counted.
+    fn send_charged(&self, message: Bytes, command: impl FnOnce(ChargedBytes) -> ClusterCommand) {
+        if let Some(charge) = self.room.take(message.len()) {
+            self.send(command((message, charge)));
+        }
+    }
+
+    /// Whether another publication can be sent. Otherwise so many messages wait for NATS that the publication has to be
+    /// refused; a caller that refuses it counts it with [`Cluster::count_refused`].
+    pub fn has_room(&self) -> bool {
+        self.room.is_free()
+    }
+
+    /// Counts a publication that the caller has refused because there was no room.
+    pub fn count_refused(&self) {
+        self.room.count_refused();
     }
 
     /// The maximum size of one message to other nodes, bytes. It is the limit of the server that the node is, or was
@@ -61,40 +105,52 @@ impl Cluster {
 
     /// The traffic on the connection since the node started.
     pub fn traffic(&self) -> LinkTraffic {
-        let Some(counted) = self.traffic.get() else { return LinkTraffic::default() };
+        let (queued_bytes, refused) = (self.room.queued() as u64, self.room.refused());
+        let waiting = LinkTraffic { queued_bytes, refused, ..LinkTraffic::default() };
+        let Some(counted) = self.traffic.get() else { return waiting };
         LinkTraffic {
             received: counted.in_messages.load(Relaxed),
             received_bytes: counted.in_bytes.load(Relaxed),
             sent: counted.out_messages.load(Relaxed),
             sent_bytes: counted.out_bytes.load(Relaxed),
             connects: counted.connects.load(Relaxed),
+            ..waiting
         }
     }
 
     /// Sends a message to the replica of a scope on one node. `None` = on all other nodes.
     pub fn send_to_scope(&self, scope: &Arc<str>, to: Option<&Arc<str>>, message: Bytes) {
-        self.send(ClusterCommand::ScopeMessage { scope: Arc::clone(scope), to: to.cloned(), message });
+        let (scope, to) = (Arc::clone(scope), to.cloned());
+        self.send_charged(message, |message| ClusterCommand::ScopeMessage { scope, to, message });
     }
 
     /// Sends a message to a node's directory.
     pub fn send_to_directory(&self, to: Arc<str>, message: Vec<u8>) {
-        self.send(ClusterCommand::DirectoryMessage { to, message: message.into() });
+        self.send_charged(message.into(), |message| ClusterCommand::DirectoryMessage { to, message });
     }
 
     /// Sends a message to all other nodes.
     pub fn broadcast(&self, message: Vec<u8>) {
-        self.send(ClusterCommand::Broadcast { message: message.into() });
+        self.send_charged(message.into(), |message| ClusterCommand::Broadcast { message });
     }
 
     /// Sends a message to all other nodes and gathers their replies. It ends after `nodes` replies, after a sufficient
     /// reply, or after one second. A reply may be larger than one message.
     pub fn gather(&self, message: Vec<u8>, nodes: usize, is_enough: IsEnough, done: OnGathered) {
-        self.send(ClusterCommand::Gather { message: message.into(), nodes, is_enough, done });
+        match self.room.take(message.len()) {
+            Some(charge) => {
+                self.send(ClusterCommand::Gather { message: (message.into(), charge), nodes, is_enough, done });
+            }
+            None => done(Vec::new()),
+        }
     }
 
-    /// Sends a publication that is not stored to all nodes that are subscribed to the channel, including this one.
+    /// Sends a publication that is not stored to all nodes that are subscribed to the channel, including this one. The
+    /// caller has checked [`Cluster::has_room`]. If the connection is lost before it is written, it reaches this node
+    /// alone.
     pub fn publish_ephemeral(&self, channel: ChannelName, payload: Vec<u8>) {
-        self.send(ClusterCommand::PublishEphemeral { channel, payload: payload.into() });
+        let charge = self.room.charge(payload.len());
+        self.send(ClusterCommand::PublishEphemeral { channel, payload: (payload.into(), charge) });
     }
 
     /// Subscribes the node to a channel, or ends the subscription.
@@ -133,7 +189,9 @@ impl Cluster {
         id: Box<str>,
         done: OnStreamAppended,
     ) {
-        self.send(ClusterCommand::Append { channel, namespace, payload: payload.into(), id, done });
+        let Some(charge) = self.room.take(payload.len()) else { return done(Err(StreamError::NoRoom)) };
+        let payload = (payload.into(), charge);
+        self.send(ClusterCommand::Append(StreamAppend { channel, namespace, payload, id, done }));
     }
 
     /// Removes the history of a channel, and stores a marker instead, which all subscribed nodes receive. `marker`
@@ -167,7 +225,11 @@ impl Cluster {
     /// Sends messages to receivers outside the cluster, in their order, under a subject of the operator. `done`
     /// receives whether they have arrived: in the stream that has the subject, or at the server if no stream has it.
     pub fn tell(&self, subject: Box<str>, messages: Vec<OutsideMessage>, done: OnMessagesTold) {
-        self.send(ClusterCommand::Tell(OutsideBatch { subject, messages, done }));
+        let size = messages.iter().map(|message| message.payload.len()).sum();
+        match self.room.take(size) {
+            Some(charge) => self.send(ClusterCommand::Tell(OutsideBatch { subject, messages, charge, done })),
+            None => done(false),
+        }
     }
 
     /// Sends the waiting messages and leaves the cluster. Blocks for at most two seconds.

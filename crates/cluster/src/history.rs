@@ -181,7 +181,11 @@ impl Streams {
 
     /// Sends a publication and waits for its acknowledgement.
     async fn publish(&self, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<PublishAck, PublishError> {
-        self.context.publish_with_headers(subject.to_owned(), headers, payload).await?.await
+        let acknowledged =
+            async { self.context.publish_with_headers(subject.to_owned(), headers, payload).await?.await };
+        // The client limits only the wait for the acknowledgement, and not the wait until it can send.
+        let in_time = tokio::time::timeout(STORE_TIMEOUT, acknowledged).await;
+        in_time.unwrap_or_else(|_| Err(PublishErrorKind::TimedOut.into()))
     }
 
     fn life(&self, namespace: &str) -> Option<StreamIncarnation> {

@@ -8,7 +8,8 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::errors::JoinError;
 use crate::events::{ClusterEvent, ClusterEventSink};
-use crate::handle::{Cluster, LinkParts};
+use crate::handle::{Cluster, LinkParts, ReplySender};
+use crate::room::OutgoingRoom;
 use crate::settings::JoinOptions;
 use crate::{connection, options};
 
@@ -38,10 +39,11 @@ pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
     let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE_DEFAULT));
-    let traffic = Arc::default();
+    let (traffic, room) = (Arc::default(), OutgoingRoom::new(settings.outgoing_max_size()));
+    let replies = ReplySender { replies: sender.downgrade(), room: Arc::clone(&room) };
     Ok((
-        Cluster { outgoing: sender, message_max: Arc::clone(&message_max), traffic: Arc::clone(&traffic) },
-        Joining { settings, options, link: LinkParts { outgoing, message_max, traffic } },
+        Cluster { outgoing: sender, room, message_max: Arc::clone(&message_max), traffic: Arc::clone(&traffic) },
+        Joining { settings, options, link: LinkParts { outgoing, replies, message_max, traffic } },
     ))
 }
 

@@ -38,6 +38,8 @@
 //! # What never happens
 //!
 //! - No call waits for NATS: a message that cannot be sent now is lost, or its callback reports the failure.
+//! - No task that reads waits for NATS: `writer.rs` alone writes for it. Other tasks that send have a time limit.
+//! - Messages that wait for NATS have a limit in bytes (`room.rs`).
 //! - No repeated failure fills the log: each cause is logged once in an outage.
 //! - No logged cause contains a password or a token.
 //! - Nothing here delivers to a client: the node gets the events.
@@ -67,6 +69,7 @@ mod outage;
 mod outcome;
 mod pieces;
 mod reading;
+mod room;
 mod settings;
 #[cfg(test)]
 mod simulated;
@@ -77,8 +80,10 @@ mod subscriptions;
 mod telling;
 mod trial;
 mod types;
+mod url_credentials;
 mod versions;
 mod watch;
+mod writer;
 
 pub use command::{IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet};
 pub use errors::{FactError, JoinError, StreamError};

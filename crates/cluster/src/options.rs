@@ -6,9 +6,13 @@ use async_nats::{ConnectOptions, ServerAddr};
 
 use crate::errors::JoinError;
 use crate::settings::JoinOptions;
+use crate::url_credentials::with_credentials;
 
-/// The ping interval. A dead connection is noticed within two intervals.
-const PING: Duration = Duration::from_secs(2);
+/// The number of ping intervals after which the client gives up a connection without replies: it tolerates two
+/// unanswered pings, and notices this when it sends the third.
+const PINGS: u32 = 3;
+/// The number of messages in the client's own queue. Others wait for the writer, which can take them back.
+const CLIENT_QUEUE: usize = 128;
 
 /// The options of the connection. The client reads TLS files at each attempt to connect.
 ///
@@ -37,14 +41,18 @@ pub(crate) fn trial(settings: &JoinOptions) -> Result<(Vec<ServerAddr>, ConnectO
     }
     let mut options = ConnectOptions::new()
         .name(&settings.node)
-        .ping_interval(PING)
+        // A NATS server that does not answer is lost at the same time as a node.
+        .ping_interval((cluster.node_timeout / PINGS).max(Duration::from_millis(1)))
+        .client_capacity(CLIENT_QUEUE)
         .connection_timeout(Duration::from_secs(3))
         .max_reconnects(None)
         .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)));
     if cluster.nats_no_randomize {
         options = options.retain_servers_order();
     }
-    if !cluster.nats_user.is_empty() {
+    if cluster.nats_user.is_empty() {
+        options = with_credentials(options, &servers).map_err(wrong("nats_url", "one user for all addresses"))?;
+    } else {
         options = options.user_and_password(cluster.nats_user.clone(), cluster.nats_password.clone());
     }
     if !cluster.nats_token.is_empty() {

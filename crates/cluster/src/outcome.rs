@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use touchline_protocol::fact::{FactChange, FactsEvent};
-use touchline_protocol::stream::{ChannelName, NamespaceName};
+use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
 
-use crate::command::{OnFactChanged, OnStreamAppended};
+use crate::command::{OnFactChanged, OnPurged, StreamAppend};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
 use crate::history::Streams;
@@ -37,8 +36,7 @@ pub(crate) async fn change_fact(
 /// Stores a publication and reports the result. A failure is logged, and the streams are inspected soon.
 pub(crate) async fn append(
     (streams, checks, outages): (Streams, Arc<Checks>, Arc<OutageLog>),
-    (channel, namespace, payload, id): (ChannelName, NamespaceName, Bytes, Box<str>),
-    done: OnStreamAppended,
+    StreamAppend { channel, namespace, payload: (payload, _charge), id, done }: StreamAppend,
 ) {
     let appended = streams.store(&channel, &namespace, payload, &id).await;
     match &appended {
@@ -49,4 +47,18 @@ pub(crate) async fn append(
         }
     }
     done(appended);
+}
+
+/// Removes a history and reports the result. A failure is logged.
+pub(crate) async fn purge(
+    streams: Streams,
+    outages: Arc<OutageLog>,
+    (channel, namespace, marker): (ChannelName, NamespaceName, fn(Offset) -> Vec<u8>),
+    done: OnPurged,
+) {
+    let purged = streams.purge(&channel, &namespace, marker).await;
+    if let Err(error) = &purged {
+        outages.fail(error);
+    }
+    done(purged);
 }

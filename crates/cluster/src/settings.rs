@@ -25,11 +25,21 @@ pub struct JoinOptions {
     pub check_delay: Duration,
     /// True if the shared facts are kept in NATS: they are loaded and followed.
     pub has_facts: bool,
+    /// The limit of messages that wait to be written to NATS, bytes. Beyond it messages are refused. 0 = 64 MiB.
+    pub outgoing_max_size: usize,
     /// A digest of the configuration, which should be the same on all nodes. 0 = not stated.
     pub configuration: u32,
 }
 
+/// The limit of waiting messages if none is set, bytes.
+const OUTGOING_SIZE_DEFAULT: usize = 64 << 20;
+
 impl JoinOptions {
+    /// The limit of messages that wait to be written to NATS, bytes.
+    pub(crate) fn outgoing_max_size(&self) -> usize {
+        if self.outgoing_max_size == 0 { OUTGOING_SIZE_DEFAULT } else { self.outgoing_max_size }
+    }
+
     /// Where the streams are stored.
     pub(crate) fn storage(&self) -> Storage {
         if self.cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use async_nats::{Message, SubscribeError, Subscriber};
+use async_nats::Message;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
@@ -11,6 +11,7 @@ use touchline_protocol::stream::{ChannelName, Epoch, Offset};
 
 use crate::connection::{ConnectedNode, NodeSignal};
 use crate::events::ClusterEvent;
+use crate::handle::ReplySender;
 use crate::members::VERSIONS;
 use crate::pieces::split;
 use crate::subject::{Subjects, name};
@@ -18,43 +19,38 @@ use crate::types::StoredPublication;
 
 impl ConnectedNode {
     /// Makes the subscriptions that a node keeps until it leaves.
-    pub(crate) async fn subscribe_all(&self) -> Result<(), SubscribeError> {
-        self.listen_to_hellos().await?;
+    pub(crate) fn subscribe_all(&mut self, replies: &ReplySender) {
+        self.listen_to_hellos(replies);
         for version in VERSIONS {
-            self.listen_to_nodes(version).await?;
+            self.listen_to_nodes(version, replies);
         }
         let echoes = self.echo_sender.clone();
         self.listen(self.subjects.echo(&self.settings.node), move |message| {
             let number = std::str::from_utf8(&message.payload).ok().and_then(|text| text.parse().ok());
             number.map(|number| echoes.send(number));
-        })
-        .await?;
-        Ok(())
+        });
     }
 
     /// Subscribes to the messages of nodes of every version: hellos and probes.
-    async fn listen_to_hellos(&self) -> Result<(), SubscribeError> {
+    fn listen_to_hellos(&mut self, replies: &ReplySender) {
         let signals = self.signal_sender.clone();
         self.listen(self.subjects.hello(), move |message| match serde_json::from_slice(&message.payload) {
             Ok(hello) => drop(signals.try_send(NodeSignal::Hello(hello))),
             Err(error) => tracing::debug!(%error, "a hello that can't be read"),
-        })
-        .await?;
-        let client = self.client.clone();
+        });
+        let replies = replies.clone();
         self.listen(self.subjects.probe(&self.settings.node), move |message| {
             if let Some(subject) = message.reply {
-                let client = client.clone();
-                tokio::spawn(async move { client.publish(subject, Bytes::new()).await });
+                replies.send(&subject, Bytes::new());
             }
-        })
-        .await?;
-        Ok(())
+        });
     }
 
     /// Subscribes to the messages of one version.
-    async fn listen_to_nodes(&self, version: u32) -> Result<(), SubscribeError> {
-        let me = &self.settings.node;
-        for scope in &self.settings.scopes {
+    fn listen_to_nodes(&mut self, version: u32, replies: &ReplySender) {
+        let settings = Arc::clone(&self.settings);
+        let me = &settings.node;
+        for scope in &settings.scopes {
             let scope: Arc<str> = scope.as_str().into();
             for subject in [
                 self.subjects.scope_message(version, &scope, None),
@@ -63,8 +59,7 @@ impl ConnectedNode {
                 let (scope, events) = (Arc::clone(&scope), self.events_if_joined());
                 self.listen(subject, move |message| {
                     events(ClusterEvent::ScopeMessage { scope: Arc::clone(&scope), message: message.payload })
-                })
-                .await?;
+                });
             }
         }
         let events = self.events_if_joined();
@@ -72,30 +67,23 @@ impl ConnectedNode {
             if let Some(from) = last_name(&message) {
                 events(ClusterEvent::DirectoryMessage { from: from.into(), message: message.payload });
             }
-        })
-        .await?;
-        let (events, client, me) = (self.events_if_joined(), self.client.clone(), me.clone());
+        });
+        let (events, client) = (self.events_if_joined(), self.client.clone());
+        let (me, replies) = (me.clone(), replies.clone());
         self.listen(self.subjects.broadcast(version, "*"), move |message| {
             if last_name(&message).is_none_or(|from| from == me) {
                 return;
             }
-            let (client, me) = (client.clone(), me.clone());
+            let (client, me, replies) = (client.clone(), me.clone(), replies.clone());
             let reply = message.reply.map(|subject| -> Box<dyn FnOnce(Vec<u8>) + Send> {
-                let runtime = tokio::runtime::Handle::current();
                 Box::new(move |result| {
-                    runtime.spawn(async move {
-                        for piece in split(&me, result, client.max_payload()) {
-                            if let Err(error) = client.publish(subject.clone(), piece).await {
-                                return tracing::warn!(%error, "a reply to another node could not be sent");
-                            }
-                        }
-                    });
+                    split(&me, result, client.max_payload())
+                        .into_iter()
+                        .for_each(|piece| replies.send(&subject, piece));
                 })
             });
             events(ClusterEvent::Broadcast { message: message.payload, reply });
-        })
-        .await?;
-        Ok(())
+        });
     }
 
     /// A sink that forwards events while this node is part of the cluster.
@@ -109,17 +97,14 @@ impl ConnectedNode {
     }
 
     /// Subscribes to a subject. A separate task processes the messages.
-    async fn listen(
-        &self,
-        subject: String,
-        mut on_message: impl FnMut(Message) + Send + 'static,
-    ) -> Result<JoinHandle<()>, SubscribeError> {
-        let mut subscriber: Subscriber = self.client.subscribe(subject).await?;
-        Ok(tokio::spawn(async move {
+    fn listen(&mut self, subject: String, mut on_message: impl FnMut(Message) + Send + 'static) -> JoinHandle<()> {
+        let subscriber = self.writer.subscribe(subject);
+        tokio::spawn(async move {
+            let Ok(mut subscriber) = subscriber.await else { return };
             while let Some(message) = subscriber.next().await {
                 on_message(message);
             }
-        }))
+        })
     }
 
     /// The server has processed all commands before the echo, so the subscriptions that waited for it are confirmed.
@@ -132,18 +117,19 @@ impl ConnectedNode {
         }
     }
 
-    pub(crate) async fn ask_echo(&mut self) {
+    pub(crate) fn ask_echo(&mut self) {
         if std::mem::take(&mut self.has_new) {
-            self.publish(self.subjects.echo(&self.settings.node), self.echo.to_string().into()).await;
+            self.writer.ask_echo(self.subjects.echo(&self.settings.node), self.echo.to_string().into());
             self.echo += 1;
         }
     }
 
-    pub(crate) async fn subscribe_channel(&mut self, channel: ChannelName) {
+    pub(crate) fn subscribe_channel(&mut self, channel: ChannelName) {
         if !self.channels.contains_key(&channel) {
             let (events, of, subjects) = (Arc::clone(&self.events), channel.clone(), self.subjects.clone());
             let marks = Arc::clone(&self.marks);
-            let task = self.listen(self.subjects.channel_events(&channel), move |message| {
+            let subject = self.subjects.channel_events(&channel);
+            let task = self.listen(subject, move |message| {
                 let channel = of.clone();
                 events(match stored_position(&subjects, &message) {
                     Some((offset, previous, epoch)) => {
@@ -158,7 +144,6 @@ impl ConnectedNode {
                     None => ClusterEvent::Ephemeral { channel, payload: message.payload },
                 });
             });
-            let Ok(task) = task.await else { return };
             self.channels.insert(channel.clone(), task);
         }
         self.unconfirmed.push((self.echo, channel));

@@ -1,5 +1,7 @@
 //! Messages to receivers outside the cluster: events, under a subject of the operator.
 
+use std::time::Duration;
+
 use async_nats::connection::State;
 use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::context::GetStreamByNameErrorKind;
@@ -7,6 +9,12 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, HeaderMap};
 use bytes::Bytes;
 use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use crate::room::OutgoingCharge;
+
+/// How long a batch may take. Then it counts as not arrived.
+const TELL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A callback for whether messages to outside receivers have arrived.
 pub type OnMessagesTold = Box<dyn FnOnce(bool) + Send>;
@@ -35,20 +43,27 @@ impl OutsideMessage {
 pub(crate) struct OutsideBatch {
     pub(crate) subject: Box<str>,
     pub(crate) messages: Vec<OutsideMessage>,
+    pub(crate) charge: OutgoingCharge,
     pub(crate) done: OnMessagesTold,
 }
 
 /// Sends messages in their order, and reports whether they have arrived.
 pub(crate) async fn tell(client: Client, batch: OutsideBatch) {
-    let OutsideBatch { subject, messages, done } = batch;
+    let OutsideBatch { subject, messages, charge, done } = batch;
+    let told = timeout(TELL_TIMEOUT, send(&client, &subject, messages)).await;
+    drop(charge);
+    done(told.unwrap_or(false));
+}
+
+async fn send(client: &Client, subject: &str, messages: Vec<OutsideMessage>) -> bool {
     let streams = jetstream::new(client.clone());
-    done(match streams.stream_by_subject(&*subject).await {
-        Ok(_) => store(&streams, &subject, messages).await,
-        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => pass(&client, &subject, messages).await,
+    match streams.stream_by_subject(subject).await {
+        Ok(_) => store(&streams, subject, messages).await,
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => pass(client, subject, messages).await,
         // Without JetStream, no server answers.
-        Err(_) if !client.server_info().jetstream => pass(&client, &subject, messages).await,
+        Err(_) if !client.server_info().jetstream => pass(client, subject, messages).await,
         Err(_) => false,
-    });
+    }
 }
 
 async fn store(streams: &Context, subject: &str, messages: Vec<OutsideMessage>) -> bool {

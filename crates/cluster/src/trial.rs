@@ -20,11 +20,21 @@ const NO_STREAM: &str = "touchline_check_of_jetstream";
 ///
 /// # Errors
 /// Fails if the settings cannot be used, no server answers, or the server refuses the node. It also fails if the
-/// history of a namespace is kept in JetStream and the server does not have it. The text contains no password.
+/// history of a namespace is kept in JetStream and the server does not have it, or cannot replicate its streams. The
+/// text contains no password.
 pub async fn try_connection(settings: &JoinOptions) -> Result<String, String> {
     let needs_streams = !settings.streams.is_empty();
     let (servers, options) = options::trial(settings).map_err(|error: JoinError| error.to_string())?;
-    say(&connect(servers, options).await?, needs_streams).await
+    let client = connect(servers, options).await?;
+    let server = say(&client, needs_streams).await?;
+    let replicas = settings.cluster.stream_replicas;
+    if needs_streams && replicas > 1 && client.server_info().cluster.is_none() {
+        return Err(format!(
+            "{server}, and this server is not part of a cluster, so a stream cannot have {replicas} replicas: {}",
+            crate::errors::TOO_MANY_REPLICAS
+        ));
+    }
+    Ok(server)
 }
 
 /// Connects once within the time limit.

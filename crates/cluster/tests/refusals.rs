@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use async_nats::jetstream::{self, stream::DiscardPolicy};
-use touchline_cluster::{Cluster, ClusterEvent, StreamError};
+use touchline_cluster::{Cluster, ClusterEvent, StreamError, try_connection};
 use touchline_config::ClusterSettings;
 use touchline_testkit::nats::{JETSTREAM, NatsServer};
 use touchline_testkit::{PATIENCE, until};
@@ -69,6 +69,19 @@ fn a_server_without_jetstream_is_named_with_its_remedy() {
 }
 
 #[test]
+fn a_trial_finds_that_one_server_cannot_replicate_streams() {
+    let server = nats(JETSTREAM);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut options = options(&server, "trial");
+    runtime.block_on(try_connection(&options)).expect("one replica is possible");
+    options.cluster.stream_replicas = 3;
+    let refused = runtime.block_on(try_connection(&options)).expect_err("three are not");
+    assert!(refused.contains("3 replicas: set cluster.stream_replicas to 1"), "{refused}");
+    options.streams.clear();
+    runtime.block_on(try_connection(&options)).expect("without streams, the number is not used");
+}
+
+#[test]
 fn a_stream_that_does_not_fit_is_named_with_its_remedy() {
     let server = nats("jetstream { store_dir: \"$STORE\", max_file_store: 1MB }");
     let mut options = options(&server, "room");
@@ -123,6 +136,30 @@ fn no_password_reaches_the_log() {
     assert!(logged("tops3cret").is_empty(), "{:?}", logged("tops3cret"));
     assert!(logged(&port)[0].contains("authorization"), "{:?}", logged(&port));
     cluster.leave();
+}
+
+#[test]
+fn each_kind_of_credentials_lets_a_node_join() {
+    type Change = fn(&mut ClusterSettings, &str);
+    let of_user = "authorization { user: \"no@de\", password: \"ri:ght\" }";
+    let of_token = "authorization { token: \"ri:ght\" }";
+    let cases: [(&str, Change); 4] = [
+        (of_user, |cluster, _| {
+            (cluster.nats_user, cluster.nats_password) = ("no@de".to_owned(), "ri:ght".to_owned());
+        }),
+        (of_user, |cluster, host| cluster.nats_url = vec![format!("nats://no%40de:ri%3Aght@{host}")]),
+        (of_token, |cluster, _| cluster.nats_token = "ri:ght".to_owned()),
+        (of_token, |cluster, host| cluster.nats_url = vec![format!("nats://ri%3Aght@{host}")]),
+    ];
+    for (configuration, change) in cases {
+        let server = nats(configuration);
+        let mut options = options(&server, "right");
+        options.streams.clear();
+        change(&mut options.cluster, &format!("127.0.0.1:{}", server.port));
+        let (cluster, events) = start(options);
+        while !matches!(events.recv_timeout(PATIENCE).expect("an event comes"), ClusterEvent::Linked(true)) {}
+        cluster.leave();
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -143,6 +143,8 @@ pub(crate) struct Node {
     /// Whether the node has begun to stop, and the progress of its drain.
     pub(crate) drain: NodeDrain,
     pub(crate) is_stopped: AtomicBool,
+    /// When an unreadable payload was last logged, in milliseconds of the clock.
+    pub(crate) unreadable_reported_ms: AtomicU64,
 }
 
 impl Node {
@@ -150,9 +152,7 @@ impl Node {
         let NodeHandles { shards, registry, cluster, signer, events, reactions, seen, web } = handles;
         let generation = newest.get();
         let settings = &generation.settings;
-        let buffer_max_size =
-            if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
-        let buffer_slice = buffer_max_size / shards.len().max(1);
+        let buffer_slice = memory::buffer_max_size(settings) / shards.len().max(1);
         Node {
             reload: OnceLock::new(),
             newest,
@@ -172,6 +172,7 @@ impl Node {
             registry_metrics: Mutex::default(),
             events: events.map_or_else(OnceLock::new, OnceLock::from),
             console: ConsoleState::default(),
+            unreadable_reported_ms: AtomicU64::new(0),
             tls: OnceLock::new(),
             reactions,
             web,
@@ -448,8 +449,7 @@ impl Node {
 
     /// Sets the ids of the other nodes in sight. Returns whether there are now more of them.
     pub(crate) fn note_peers<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>> + Clone) -> bool {
-        let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
-        let peers = ids.clone().count();
+        let (known, peers) = (self.peer_ids.read().unwrap_or_else(PoisonError::into_inner), ids.clone().count());
         if peers != known.len() || ids.clone().any(|id| !known.contains(id)) {
             drop(known);
             *self.peer_ids.write().unwrap_or_else(PoisonError::into_inner) = ids.map(Arc::clone).collect();

@@ -87,3 +87,84 @@ fn the_server_follows_the_clock_of_its_node() {
     let text = "let a = Instant::now();\n// real time: why\nlet b = Instant::now();\nnode.clock.elapsed_us();\n";
     assert_eq!(clock_readers(text), [(1, "let a = Instant::now();")]);
 }
+
+/// The beginning of the comment of a write that may wait without a limit.
+const ONE_WAY: &str = "// one way:";
+
+/// The writes of a file that wait without a time limit and without a reason.
+fn endless_writers(text: &str) -> Vec<(usize, &str)> {
+    let lines: Vec<&str> = product_lines(text).collect();
+    let is_broken = |at: &usize| {
+        let code = lines[*at].split("//").next().unwrap_or_default();
+        let waits = code.contains("write_all(") && (code.contains(".await") || code.contains("timeout("));
+        let has_reason = *at > 0 && lines[*at - 1].contains(ONE_WAY);
+        waits && !code.contains("timeout(") && !has_reason
+    };
+    (0..lines.len()).filter(is_broken).map(|at| (at + 1, lines[at].trim())).collect()
+}
+
+#[test]
+fn no_write_waits_without_a_limit() {
+    let mut broken = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with(root().join("crates/server/src"))) {
+        broken.extend(endless_writers(&text).iter().map(|(line, code)| format!("{}:{line} {code}", path.display())));
+    }
+    report("a write without a time limit, and without a comment `// one way: …`", &broken);
+    let text =
+        "a.write_all(b).await;\nclock.timeout(t, a.write_all(b)).await;\n// one way: why\na.write_all(b).await;\n";
+    assert_eq!(endless_writers(text), [(1, "a.write_all(b).await;")]);
+}
+
+/// The files of the cluster that may send with the client of NATS: the writer, and tasks of their own with a time
+/// limit, which read for no other.
+const SENDERS: &[&str] = &["writer.rs", "gather.rs", "telling.rs", "bucket_follower.rs", "consumer/"];
+const SENDING: &[&str] = &["client.publish", "client.subscribe", "client.flush"];
+/// The files of the connection, whose methods run in the task that reads.
+const READERS: &[&str] = &["connection.rs", "subscriptions.rs"];
+
+#[test]
+fn the_task_that_reads_from_nats_never_waits_for_its_writes() {
+    let cluster = root().join("crates/cluster/src");
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        let Ok(file) = path.strip_prefix(&cluster) else { continue };
+        let file = file.to_string_lossy();
+        for (number, line) in product_lines(&text).enumerate() {
+            let sends =
+                SENDING.iter().any(|word| line.contains(word)) && !SENDERS.iter().any(|of| file.starts_with(of));
+            let waits = READERS.contains(&&*file) && line.contains("async fn ") && !line.contains("async fn run(");
+            if sends || waits {
+                broken.push(format!("{}:{} {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    report("a write to NATS outside of the writer", &broken);
+}
+
+/// State that may be static: it is of the process and not of a node.
+const OF_THE_PROCESS: &[&str] = &[
+    // Which parts are traced: the exporter is one for the process.
+    "static PARTS:",
+];
+const SHARED: &[&str] = &["Atomic", "Mutex<", "RwLock<", "RefCell<"];
+
+#[test]
+fn no_state_of_a_node_is_static() {
+    let mut broken = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| {
+        ["server", "engine", "cluster", "store", "registry"]
+            .iter()
+            .any(|name| path.starts_with(root().join("crates").join(name).join("src")))
+    }) {
+        let mut is_local_to_thread = false;
+        for (number, line) in product_lines(&text).enumerate() {
+            is_local_to_thread = line.contains("thread_local!") || (is_local_to_thread && !line.starts_with('}'));
+            let code = line.trim_start().trim_start_matches("pub(crate) ");
+            let is_state = code.starts_with("static ") && SHARED.iter().any(|kind| code.contains(kind));
+            if is_state && !is_local_to_thread && !OF_THE_PROCESS.iter().any(|known| code.starts_with(known)) {
+                broken.push(format!("{}:{} {code}", path.display(), number + 1));
+            }
+        }
+    }
+    report("state that two nodes of one process would share", &broken);
+}

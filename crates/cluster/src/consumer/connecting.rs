@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
 
+use crate::url_credentials::with_credentials;
+
 use super::types::{ConsumerError, StreamConsumerOptions};
 
 /// The ping interval. A dead connection is noticed within two intervals.
@@ -22,7 +24,10 @@ pub(super) fn servers(list: &str) -> Result<Vec<ServerAddr>, ConsumerError> {
 ///
 /// # Errors
 /// Fails if the credentials cannot be parsed.
-pub(super) fn options(settings: &StreamConsumerOptions) -> Result<ConnectOptions, ConsumerError> {
+pub(super) fn options(
+    settings: &StreamConsumerOptions,
+    servers: &[ServerAddr],
+) -> Result<ConnectOptions, ConsumerError> {
     let mut options = ConnectOptions::new()
         .name(format!("touchline consumer {}", settings.name))
         .ping_interval(PING)
@@ -36,6 +41,8 @@ pub(super) fn options(settings: &StreamConsumerOptions) -> Result<ConnectOptions
         options = options.user_and_password(user.clone(), password.clone());
     } else if !settings.token.is_empty() {
         options = options.token(settings.token.clone());
+    } else {
+        options = with_credentials(options, servers).map_err(ConsumerError::Address)?;
     }
     if let Some(tls) = &settings.tls {
         options = options.tls_client_config(tls.clone()).require_tls(true);

@@ -106,7 +106,8 @@ impl Puller {
 
     async fn open(&self) -> Result<(Client, Stream, PullConsumer, Messages), PullFailure> {
         let StreamConsumerOptions { stream: name, durable, .. } = &self.options;
-        let options = connecting::options(&self.options).map_err(|error| PullFailure(error.to_string()))?;
+        let options =
+            connecting::options(&self.options, &self.servers).map_err(|error| PullFailure(error.to_string()))?;
         let client = options.connect(self.servers.clone()).await;
         let client = client.map_err(|error| PullFailure::of("connecting to NATS", error))?;
         let context = jetstream::new(client.clone());

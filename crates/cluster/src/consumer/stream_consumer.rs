@@ -23,7 +23,7 @@ impl StreamConsumer {
     /// See [`ConsumerError`].
     pub fn new(options: StreamConsumerOptions) -> Result<Self, ConsumerError> {
         let servers = connecting::servers(&options.url)?;
-        connecting::options(&options)?;
+        connecting::options(&options, &servers)?;
         Ok(StreamConsumer { options, servers })
     }
 
@@ -33,7 +33,7 @@ impl StreamConsumer {
     /// Fails if no server answers, the server refuses the consumer, or it does not have JetStream. The text contains no
     /// password.
     pub async fn try_connection(&self) -> Result<String, String> {
-        let options = connecting::options(&self.options).map_err(|error| error.to_string())?;
+        let options = connecting::options(&self.options, &self.servers).map_err(|error| error.to_string())?;
         say(&connect(self.servers.clone(), options).await?, true).await
     }
 

@@ -13,7 +13,8 @@ settings! {
         /// Name of the cluster. All nodes of a cluster must have the same name; several clusters may share NATS
         /// servers.
         own name: String = "touchline";
-        /// Addresses of the NATS servers. An address that begins with `tls://` uses TLS.
+        /// Addresses of the NATS servers. An address that begins with `tls://` uses TLS. An address may
+        /// contain the user and the password (`nats://USER:PASSWORD@HOST`), the same in all addresses.
         own nats_url: Vec<String> = &["nats://127.0.0.1:4222"];
         /// Try the addresses of `nats_url` in the given order. Off: in random order, so that the nodes spread over the
         /// servers.

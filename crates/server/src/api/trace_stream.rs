@@ -155,8 +155,18 @@ impl TraceStream {
         drop(self.ask(&json!({"end": true})).await);
     }
 
+    /// Sends bytes within the time limit. False = the caller does not read, or the node stops.
+    async fn send(&self, connection: &mut Box<dyn Duplex>, bytes: &[u8]) -> bool {
+        tokio::select! {
+            written = self.node.clock.time().timeout(WRITE_TIME, connection.write_all(bytes)) => {
+                matches!(written, Ok(Ok(())))
+            }
+            () = self.node.drain.begun() => false,
+        }
+    }
+
     async fn write(&mut self, mut connection: Box<dyn Duplex>) {
-        if connection.write_all(HEAD).await.is_err() {
+        if !self.send(&mut connection, HEAD).await {
             return;
         }
         // real time: a heartbeat that reads the node's clock.
@@ -175,13 +185,8 @@ impl TraceStream {
             let Ok(seen) = self.ask(&json!({})).await else { return };
             let lines = lines(&seen, &mut self.missing);
             if !lines.is_empty() {
-                let writing = self.node.clock.time().timeout(WRITE_TIME, connection.write_all(lines.as_bytes()));
-                tokio::select! {
-                    written = writing => match written {
-                        Ok(Ok(())) => {}
-                        _ => return,
-                    },
-                    () = self.node.drain.begun() => return,
+                if !self.send(&mut connection, lines.as_bytes()).await {
+                    return;
                 }
             }
             if seen["ended"] == true {

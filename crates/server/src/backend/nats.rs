@@ -16,11 +16,17 @@ use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::{ClientCommand, Message};
+use crate::runtime::memory::buffer_max_size;
 use crate::runtime::reaction_mailbox::ReactionMessage;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reply_to::ReplyTo;
 use crate::start_error::StartError;
 use crate::tls::{TlsError, read_pem};
+
+/// The most bytes of messages that wait to be sent to NATS. More would only be late.
+const OUTGOING_SIZE_MAX: usize = 64 << 20;
+/// These messages have this part of `node.buffer_max_size` at most.
+const OUTGOING_SHARE: usize = 4;
 
 /// Prepares to join a cluster; None = the settings name no cluster.
 ///
@@ -63,6 +69,7 @@ pub(crate) fn joining(
         streams: streams_of(settings),
         check_delay: settings.client.channel_position_check_delay,
         has_facts: FactBackend::of(settings) == FactBackend::Cluster,
+        outgoing_max_size: OUTGOING_SIZE_MAX.min(buffer_max_size(settings) / OUTGOING_SHARE),
         configuration: 0,
     })
 }

@@ -8,7 +8,7 @@ mod sample;
 mod signed;
 mod throttle;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use activity::{Activity, ActivityLog};
@@ -35,6 +35,8 @@ pub(crate) struct ConsoleState {
     throttle: Mutex<LoginThrottle>,
     pub(crate) activity: ActivityLog,
     lost: Mutex<AbsentNodes>,
+    /// The number of live connections.
+    pub(crate) live: AtomicUsize,
     /// When the console last asked for something, in Unix milliseconds.
     asked_ms: AtomicU64,
 }

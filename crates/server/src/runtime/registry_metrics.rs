@@ -68,13 +68,21 @@ impl Collector for RegistryCollector {
         if let Some(link) = &self.link {
             gauge(&mut encoder, "cluster_linked", "1 while NATS can be reached", u64::from(link.is_up))?;
             gauge(&mut encoder, "cluster_peers", "Other nodes whose heartbeats this node gets", link.peers as u64)?;
-            let LinkTraffic { received, received_bytes, sent, sent_bytes, connects } = link.traffic;
+            let LinkTraffic { received, received_bytes, sent, sent_bytes, connects, queued_bytes, refused } =
+                link.traffic;
+            gauge(
+                &mut encoder,
+                "cluster_queued_bytes",
+                "Bytes of the messages that wait to be sent to NATS",
+                queued_bytes,
+            )?;
             let counters = [
                 ("cluster_connects", "Connections made to NATS: the first one, and each after one was lost", connects),
                 ("cluster_messages_received", "Messages received from NATS", received),
                 ("cluster_received_bytes", "Bytes of the messages received from NATS", received_bytes),
                 ("cluster_messages_sent", "Messages sent to NATS", sent),
                 ("cluster_sent_bytes", "Bytes of the messages sent to NATS", sent_bytes),
+                ("cluster_messages_refused", "Messages to NATS refused because too many waited", refused),
             ];
             counters.into_iter().try_for_each(|(name, help, value)| counter(&mut encoder, name, help, value))?;
         }

@@ -2,7 +2,6 @@
 //! the backend, and commands to it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use touchline_protocol::stream::{ChannelName, StreamPosition};
 
 use super::state::Shard;
 use crate::backend::store;
+use crate::node::Node;
 use crate::runtime::reply_to::ReplyTo;
 
 /// How many bytes a message to the other nodes adds to the content of a publication at most: names of fields, numbers,
@@ -27,11 +27,10 @@ const PUBLICATION_OVERHEAD: usize = 1_024;
 const UNREADABLE_REPORT_INTERVAL_MS: u64 = 10_000;
 
 /// Logs that a payload can't be read, at most once in ten seconds, because every subscriber of the channel meets it.
-fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
-    static REPORTED_MS: AtomicU64 = AtomicU64::new(0);
-    let reported_ms = REPORTED_MS.load(Relaxed);
+fn report_unreadable(node: &Node, channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
+    let reported_ms = node.unreadable_reported_ms.load(Relaxed);
     if now_ms >= reported_ms.saturating_add(UNREADABLE_REPORT_INTERVAL_MS)
-        && REPORTED_MS.compare_exchange(reported_ms, now_ms, Relaxed, Relaxed).is_ok()
+        && node.unreadable_reported_ms.compare_exchange(reported_ms, now_ms, Relaxed, Relaxed).is_ok()
     {
         tracing::error!(
             channel,
@@ -52,8 +51,8 @@ impl Shard {
         {
             return waiting.push(request, reply_to);
         }
-        if self.node.cluster.is_some() && self.is_too_large(channel, request.request()) {
-            return self.node.reply(reply_to, Response::Refused(Error::BAD_REQUEST));
+        if let Some(refusal) = self.refused_by_cluster(channel, request.request()) {
+            return self.node.reply(reply_to, Response::Refused(refusal));
         }
         let bytes = match request.request() {
             ChannelRequest::Publish(publish) => publish.content.data.len(),
@@ -112,6 +111,26 @@ impl Shard {
         }
     }
 
+    /// Why a publication cannot be sent to the other nodes: it is too large, or too much waits for NATS already.
+    fn refused_by_cluster(&self, channel: &str, request: &ChannelRequest) -> Option<Error> {
+        let cluster = self.node.cluster.as_ref()?;
+        if self.is_too_large(channel, request) {
+            return Some(Error::BAD_REQUEST);
+        }
+        // A node that is alone delivers to its own subscribers.
+        let is_sent = matches!(request, ChannelRequest::Publish(_)) && self.node.is_linked.load(Relaxed);
+        if is_sent && !cluster.has_room() && !self.is_durable(channel) {
+            cluster.count_refused();
+            return Some(Error::CLUSTER_UNREACHABLE);
+        }
+        None
+    }
+
+    /// Whether the publications of a channel are in the database.
+    fn is_durable(&self, channel: &str) -> bool {
+        self.generation.session.namespaces.resolve(channel).is_ok_and(|options| options.durable)
+    }
+
     /// Whether a publication is larger than one message to the other nodes may be. Publications of durable channels go
     /// to the database and have no such limit.
     fn is_too_large(&self, channel: &str, request: &ChannelRequest) -> bool {
@@ -124,7 +143,7 @@ impl Shard {
                 + info.chan_info.as_ref().map_or(0, Bytes::len)
         });
         self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_OVERHEAD)
-            && self.generation.session.namespaces.resolve(channel).is_ok_and(|options| !options.durable)
+            && !self.is_durable(channel)
     }
 
     /// Runs the channels' commands to their log backends, resumes requests that have waited, and sends deliveries.
@@ -163,7 +182,7 @@ impl Shard {
                         cluster.begin_run(namespace, run)
                     }
                     (BackendCommand::Unreadable { channel, unreadable }, _) => {
-                        report_unreadable(&channel, unreadable, self.now_ms)
+                        report_unreadable(&self.node, &channel, unreadable, self.now_ms)
                     }
                     (_, None) => {}
                 }

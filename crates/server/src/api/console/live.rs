@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -73,28 +73,25 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// The reason for the end of a connection that its client has closed.
 const LEFT: Disconnect = Disconnect { code: 1_000, reason: Cow::Borrowed("") };
 
-/// The number of live connections of this process.
-static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
-
-/// A permit for one live connection.
-struct Place;
+/// A permit for one live connection of a node.
+struct Place(Arc<Node>);
 
 impl Place {
-    fn take() -> Option<Place> {
+    fn take(node: &Arc<Node>) -> Option<Place> {
         let is_free = |taken| (taken < CONNECTIONS_MAX).then_some(taken + 1);
-        CONNECTIONS.fetch_update(Relaxed, Relaxed, is_free).ok().map(|_| Place)
+        node.console.live.fetch_update(Relaxed, Relaxed, is_free).ok().map(|_| Place(Arc::clone(node)))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        CONNECTIONS.fetch_sub(1, Relaxed);
+        self.0.console.live.fetch_sub(1, Relaxed);
     }
 }
 
 /// Answers a request for a live connection.
 pub(super) fn upgrade(origin: &Origin, request: &Request<RequestBody>) -> Routed {
-    let Some(place) = Place::take() else {
+    let Some(place) = Place::take(&origin.node) else {
         return Routed::Answer(respond::text(StatusCode::SERVICE_UNAVAILABLE, "too many live connections\n"));
     };
     let mut answer = respond::text(StatusCode::OK, "");
@@ -220,7 +217,7 @@ impl LiveConnection {
                 _ = ticks.tick() => {
                     if self.now_s() >= next_ping_s {
                         next_ping_s = self.now_s() + PING;
-                        self.send("{}").await
+                        self.send(Opcode::Text, b"{}").await
                     } else {
                         self.step().await
                     }
@@ -252,9 +249,11 @@ impl LiveConnection {
         }
     }
 
-    async fn send(&mut self, text: &str) -> Result<(), Disconnect> {
-        let mut frame = Vec::with_capacity(text.len() + 16);
-        encode_frame(Opcode::Text, text.as_bytes(), &mut frame);
+    /// Sends a frame: the only function that writes while the connection lasts. It has a time limit, and a drain ends
+    /// it.
+    async fn send(&mut self, opcode: Opcode, payload: &[u8]) -> Result<(), Disconnect> {
+        let mut frame = Vec::with_capacity(payload.len() + 16);
+        encode_frame(opcode, payload, &mut frame);
         tokio::select! {
             biased;
             written = self.node.clock.time().timeout(WRITE_TIME, self.stream.write_all(&frame)) => match written {
@@ -273,9 +272,7 @@ impl LiveConnection {
                 None => return Ok(()),
                 Some(FrameEvent::Text(text)) => text.to_owned(),
                 Some(FrameEvent::Ping(payload)) => {
-                    let mut frame = Vec::new();
-                    encode_frame(Opcode::Pong, payload, &mut frame);
-                    self.stream.write_all(&frame).await.map_err(|_| Disconnect::SLOW)?;
+                    self.send(Opcode::Pong, payload).await?;
                     continue;
                 }
                 Some(FrameEvent::Pong(_)) => continue,
@@ -313,7 +310,7 @@ impl LiveConnection {
         };
         let mut reply = reply;
         reply["id"] = json!(id);
-        self.send(&reply.to_string()).await
+        self.send(Opcode::Text, reply.to_string().as_bytes()).await
     }
 
     fn authenticate(&mut self, is_refresh: bool, request: &Value) -> Value {
@@ -407,7 +404,7 @@ impl LiveConnection {
                 LiveSubscription::Trace(live) => self.ask_trace(role, channel, live).await,
             };
             if let Some(push) = push {
-                outcome = self.send(&push).await;
+                outcome = self.send(Opcode::Text, push.as_bytes()).await;
             }
             if outcome.is_err() {
                 break;

@@ -339,6 +339,7 @@ async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, (clock, stall): (Clock,
     let inward = async {
         let mut piece = vec![0; CARRIED];
         while let Ok(length @ 1..) = from_client.read(&mut piece).await {
+            // one way: a slow shard holds back the input of its client, and this task reads for no other.
             if to_shard.write_all(&piece[..length]).await.is_err() {
                 break;
             }

@@ -1,0 +1,152 @@
+//! Writes to NATS. The task that reads hands its messages to the writer and never waits for them: it polls the writer
+//! beside everything else. What waits is bounded by [`OutgoingRoom`].
+
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
+
+use async_nats::message::OutboundMessage;
+use async_nats::{Client, Subject, Subscriber};
+use bytes::Bytes;
+use futures_util::SinkExt as _;
+use tokio::sync::oneshot;
+use touchline_protocol::stream::ChannelName;
+
+use crate::room::OutgoingCharge;
+
+/// A message that waits for the writer.
+pub(crate) struct OutgoingMessage {
+    pub(crate) subject: String,
+    pub(crate) payload: Bytes,
+    /// The channel, if the message is a publication that is not stored.
+    pub(crate) channel: Option<ChannelName>,
+    pub(crate) charge: OutgoingCharge,
+}
+
+/// A subscription that waits for the writer, and the task that receives its messages.
+struct WaitingSubscription {
+    subject: String,
+    subscribed: oneshot::Sender<Subscriber>,
+}
+
+type Subscribing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Everything that waits to be written. A hello waits for nothing, because the other nodes need it in time. The echo
+/// waits for the subscriptions, which it confirms.
+pub(crate) struct LinkWriter {
+    client: Client,
+    hello: Option<OutboundMessage>,
+    subscriptions: VecDeque<WaitingSubscription>,
+    /// The subscription that is written now.
+    subscribing: Option<Subscribing>,
+    echo: Option<OutboundMessage>,
+    messages: VecDeque<OutgoingMessage>,
+}
+
+impl LinkWriter {
+    pub(crate) fn new(client: Client) -> Self {
+        LinkWriter {
+            client,
+            hello: None,
+            subscriptions: VecDeque::new(),
+            subscribing: None,
+            echo: None,
+            messages: VecDeque::new(),
+        }
+    }
+
+    /// Writes a hello next. It replaces one that still waits.
+    pub(crate) fn say_hello(&mut self, subject: String, payload: Bytes) {
+        self.hello = Some(outbound(subject, payload));
+    }
+
+    /// Requests the server's echo after the waiting subscriptions. It replaces one that still waits.
+    pub(crate) fn ask_echo(&mut self, subject: String, payload: Bytes) {
+        self.echo = Some(outbound(subject, payload));
+    }
+
+    /// Subscribes to a subject. The receiver gets the subscription; if it is dropped before that, there is none.
+    pub(crate) fn subscribe(&mut self, subject: String) -> oneshot::Receiver<Subscriber> {
+        let (subscribed, subscriber) = oneshot::channel();
+        // Those that are no longer wanted are removed when they may be half of all.
+        if self.subscriptions.len() == self.subscriptions.capacity() {
+            self.subscriptions.retain(|waiting| !waiting.subscribed.is_closed());
+        }
+        self.subscriptions.push_back(WaitingSubscription { subject, subscribed });
+        subscriber
+    }
+
+    /// Writes a message after those that wait.
+    pub(crate) fn publish(&mut self, message: OutgoingMessage) {
+        self.messages.push_back(message);
+    }
+
+    /// Removes all messages: the connection is lost. Returns the publications that are not stored, in their order.
+    pub(crate) fn take_unwritten(&mut self) -> impl Iterator<Item = (ChannelName, Bytes)> + use<> {
+        (self.hello, self.echo) = (None, None);
+        let messages = std::mem::take(&mut self.messages);
+        messages.into_iter().filter_map(|message| Some((message.channel?, message.payload)))
+    }
+
+    /// Writes everything that waits, and does not end. It may be dropped at any time: then nothing is lost, and the
+    /// next call continues.
+    pub(crate) async fn run(&mut self) {
+        while self.write_next().await {}
+        pending().await
+    }
+
+    /// Writes everything that waits, and sends it to the server.
+    pub(crate) async fn finish(&mut self) {
+        while self.write_next().await {}
+        let _ = self.client.flush().await;
+    }
+
+    /// Writes what comes next. False = nothing waits.
+    async fn write_next(&mut self) -> bool {
+        if let Some(subscribing) = &mut self.subscribing {
+            subscribing.await;
+            self.subscribing = None;
+        } else if self.hello.is_some() {
+            self.has_room().await;
+            self.hello.take().into_iter().for_each(|message| self.write(message));
+        } else if let Some(WaitingSubscription { subject, subscribed }) = self.subscriptions.pop_front() {
+            let client = self.client.clone();
+            self.subscribing = Some(Box::pin(async move {
+                if !subscribed.is_closed()
+                    && let Ok(subscriber) = client.subscribe(subject).await
+                {
+                    let _ = subscribed.send(subscriber);
+                }
+            }));
+        } else if self.echo.is_some() {
+            self.has_room().await;
+            self.echo.take().into_iter().for_each(|message| self.write(message));
+        } else if !self.messages.is_empty() {
+            self.has_room().await;
+            if let Some(OutgoingMessage { subject, payload, charge, .. }) = self.messages.pop_front() {
+                self.write(outbound(subject, payload));
+                drop(charge);
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Waits until the client takes one message. If it is dropped, its place in the client's queue is kept.
+    async fn has_room(&mut self) {
+        // An error is reported again when the message is written.
+        let _ = poll_fn(|context| self.client.poll_ready_unpin(context)).await;
+    }
+
+    fn write(&mut self, message: OutboundMessage) {
+        // It fails only if the message is too large, or the client is closed.
+        if let Err(error) = self.client.start_send_unpin(message) {
+            tracing::warn!(%error, "a message to other nodes could not be sent");
+        }
+    }
+}
+
+fn outbound(subject: String, payload: Bytes) -> OutboundMessage {
+    OutboundMessage { subject: Subject::from(subject), payload, reply: None, headers: None }
+}
