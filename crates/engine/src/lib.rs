@@ -99,7 +99,7 @@ pub use namespace::{
     SlowConsumer,
 };
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
-pub use session::{Context, Effects, RefusalReport, Session};
+pub use session::{ClientProgram, Context, Effects, RefusalReport, Session};
 pub use settings::{ClientSettings, PersonalChannel};
 pub use token_settings::{
     ClaimPath, ClaimPaths, ProviderOptions, SubscriptionTokenSettings, TokenJwksSettings, TokenProvider, TokenSettings,

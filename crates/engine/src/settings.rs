@@ -31,7 +31,8 @@ settings! {
         /// No token is needed and every channel is open. For development only.
         key insecure: bool = false;
         /// A client that is refused gets the cause, in the text of the error or the disconnect. The log contains the
-        /// cause in any case. `--dev` sets it.
+        /// cause in any case. A caller of the server API gets the header `X-Touchline-Warning` for a field that the
+        /// operation does not have. `--dev` sets it.
         own tell_refusal_cause: bool = false;
         /// How many channels one connection may have at once.
         key channel_limit: usize = 128;

@@ -4,7 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use crate::node::Node;
 use crate::reactions::{self, ReactionsStart};
 use crate::registry::actor;
 use crate::reloading::{Reloader, ReplacedThreads, RunningTeller};
+use crate::runtime::ends_process::EndsProcess;
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::HookMessage;
 use crate::runtime::mailbox::Message;
@@ -138,51 +140,45 @@ impl Server {
             addresses,
             fetcher,
         } = self;
-        let traces = traces::start(&node.newest.get().settings.opentelemetry, &node.id)?;
         let no_thread = |source| StartError::System { what: "a thread", source };
-        let registry_actor = actor::start(Arc::clone(&node), directory, registry_messages).map_err(no_thread)?;
+        // When it is dropped, everything that has started by then stops. So a failed start leaves nothing.
+        let mut running = Running {
+            handle: ServerHandle::new(&node),
+            node: Arc::clone(&node),
+            threads: Vec::with_capacity(shards.len()),
+            registry_actor: None,
+            replaced: Arc::default(),
+            reactions: None,
+            addresses,
+            traces: traces::start(&node.newest.get().settings.opentelemetry, &node.id)?,
+        };
+        running.registry_actor =
+            Some(actor::start(Arc::clone(&node), directory, registry_messages).map_err(no_thread)?);
         if let Some(joining) = joining {
             joining.start(nats::handler(&node))?;
         }
+        lock(&running.replaced).fetcher = fetcher;
         let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
-        let worker = worker.map_err(no_thread)?;
+        lock(&running.replaced).worker = worker.map_err(no_thread)?;
         let teller = teller.map(|(start, endpoints)| RunningTeller::start(&node, start, endpoints)).transpose()?;
+        lock(&running.replaced).teller = teller;
         let reactions = reactions::start(Arc::clone(&node), reactions_start);
-        let reactions = reactions.map_err(no_thread)?;
-        let mut threads = Vec::with_capacity(shards.len());
-        for (id, parts) in shards.into_iter().enumerate() {
-            let node = Arc::clone(&node);
-            let thread = std::thread::Builder::new().name(format!("shard-{id}"));
-            let started = thread.spawn(move || {
-                if let Err(error) = run_shard(node, id as ShardId, services, parts) {
-                    tracing::error!(shard = id, %error, "a shard could not run");
-                }
-            });
-            threads.push(started.map_err(no_thread)?);
-        }
+        running.reactions = Some(reactions.map_err(no_thread)?);
+        running.start_shards(services, shards)?;
         if let Some(renewal) = renewal {
             renewal.start().map_err(no_thread)?;
         }
-        let consumers = RunningConsumers::start(&node, consumers)?;
-        let replaced = Arc::new(Mutex::new(ReplacedThreads { worker, fetcher, teller, consumers }));
+        lock(&running.replaced).consumers = RunningConsumers::start(&node, consumers)?;
         if let Some((source, written)) = source {
-            let (threads, node, written) = (Arc::clone(&replaced), Arc::downgrade(&node), Mutex::new(written));
+            let threads = Arc::clone(&running.replaced);
+            let (node, written) = (Arc::downgrade(&node), Mutex::new(written));
             let reloader = Reloader { node: node.clone(), source, handler, threads, written, tls };
             let reload: ReloadFn = Arc::new(move || reloader.reload());
             drop(node.upgrade().map(|node| node.reload.set(reload)));
         }
         note_activity(&node, "start", VERSION, "ok");
         start_watching(&node).map_err(no_thread)?;
-        Ok(Running {
-            handle: ServerHandle::new(&node),
-            node,
-            threads,
-            registry_actor: Some(registry_actor),
-            replaced,
-            reactions: Some(reactions),
-            addresses,
-            traces,
-        })
+        Ok(running)
     }
 }
 
@@ -233,6 +229,29 @@ impl Running {
     /// until all clients are gone or `shutdown.timeout` is over.
     pub fn stop(self) {
         drop(self);
+    }
+
+    /// Starts the threads of the shards, and waits until all have started.
+    fn start_shards(&mut self, services: Services, shards: Vec<ShardParts>) -> Result<(), StartError> {
+        let refused = |source| StartError::System { what: "the thread of a shard", source };
+        let (ready, readiness) = std::sync::mpsc::channel();
+        for (id, parts) in shards.into_iter().enumerate() {
+            let (node, ready) = (Arc::clone(&self.node), ready.clone());
+            let thread = std::thread::Builder::new().name(format!("shard-{id}"));
+            let started = thread.spawn(move || {
+                let _ends = EndsProcess::of("shard");
+                if let Err(error) = run_shard(node, id as ShardId, services, parts, &ready) {
+                    let _ = ready.send(Err(error));
+                }
+            });
+            self.threads.push(started.map_err(refused)?);
+        }
+        drop(ready);
+        for _ in 0..self.threads.len() {
+            let started = readiness.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+            started.map_err(refused)?;
+        }
+        Ok(())
     }
 
     fn drain_and_stop(&mut self) {
@@ -316,8 +335,20 @@ impl Deref for Running {
     }
 }
 
-/// Runs the thread of one shard: its runtime, its poller, its listeners and its loop.
-fn run_shard(node: Arc<Node>, id: ShardId, services: Services, parts: ShardParts) -> io::Result<()> {
+/// The threads that a reload replaces.
+fn lock(threads: &Mutex<ReplacedThreads>) -> MutexGuard<'_, ReplacedThreads> {
+    threads.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the thread of one shard: its runtime, its poller, its listeners and its loop. `ready` gets the shard's start;
+/// a failure of the start is returned.
+fn run_shard(
+    node: Arc<Node>,
+    id: ShardId,
+    services: Services,
+    parts: ShardParts,
+    ready: &Sender<io::Result<()>>,
+) -> io::Result<()> {
     let runtime: LocalRuntime = Builder::new_current_thread()
         .enable_all()
         .event_interval(TASKS_PER_LOOK)
@@ -327,7 +358,13 @@ fn run_shard(node: Arc<Node>, id: ShardId, services: Services, parts: ShardParts
         let poller = Poller::new()?;
         let registry = poller.registry()?;
         let ShardParts { mailbox, listeners, seed } = parts;
-        Shard::new(id, node, services, mailbox, registry, listeners, seed)?.run(poller).await;
+        #[cfg(test)]
+        if seed == tests::FAULTY_SEED {
+            return Err(io::Error::other("a fault that a test has put in"));
+        }
+        let shard = Shard::new(id, node, services, mailbox, registry, listeners, seed)?;
+        let _ = ready.send(Ok(()));
+        shard.run(poller).await;
         Ok(())
     })
 }
@@ -336,6 +373,7 @@ fn run_shard(node: Arc<Node>, id: ShardId, services: Services, parts: ShardParts
 mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
+    use std::os::unix::process::ExitStatusExt as _;
     use std::path::PathBuf;
     use std::sync::Weak;
     use std::time::{Duration, Instant};
@@ -345,6 +383,10 @@ mod tests {
     use touchline_protocol::websocket::{Opcode, encode_masked_frame};
 
     use super::*;
+    use crate::shard::backends::FAULTY_CHANNEL;
+
+    /// The seed of a shard that cannot start.
+    pub(super) const FAULTY_SEED: u64 = u64::MAX;
 
     /// Panics in the code that serves one connection.
     struct Faulty;
@@ -464,6 +506,48 @@ mod tests {
             }
         }
         false
+    }
+
+    #[test]
+    fn a_shard_that_cannot_start_ends_the_start_and_leaves_nothing() {
+        let (settings, directory) = with_databases(settings(3), "unready");
+        let mut server = Server::bind(settings).expect("the settings are good");
+        server.shards[1].seed = FAULTY_SEED;
+        let node = Arc::downgrade(&server.node);
+        let Err(error) = server.start() else { panic!("it does not start") };
+        assert_eq!(error.to_string(), "the system refused the thread of a shard");
+        assert!(is_freed(&node), "its threads have ended");
+        std::fs::remove_dir_all(directory).expect("nothing is in use any more");
+    }
+
+    #[test]
+    fn a_panic_in_the_home_of_a_channel_ends_the_process() {
+        const FAULT: &str = "FAULT_OF_A_TEST";
+        const SIGABRT: i32 = 6;
+        if std::env::var_os(FAULT).is_none() {
+            let test = "server::tests::a_panic_in_the_home_of_a_channel_ends_the_process";
+            let mut child = std::process::Command::new(std::env::current_exe().expect("a path"));
+            let child = child.args(["--exact", test, "--nocapture"]).env(FAULT, "1").output().expect("it runs");
+            assert_eq!(child.status.signal(), Some(SIGABRT), "{}", String::from_utf8_lossy(&child.stderr));
+            return;
+        }
+        let mut settings = settings(2);
+        settings.channel.without_namespace.allow_publish_for_anonymous = true;
+        settings.channel.without_namespace.allow_publish_for_client = true;
+        let server = Server::bind(settings).expect("the settings are good");
+        let address = server.address();
+        let _running = server.start().expect("it starts");
+        // Both shards accept, so the home runs on its own thread, and on that of another connection.
+        for _ in 0..100 {
+            let mut client = connect(address, r#"{"id":1,"connect":{}}"#);
+            assert!(reads(&mut client, r#""client":"#));
+            let command = format!(r#"{{"id":2,"publish":{{"channel":"{FAULTY_CHANNEL}","data":1}}}}"#);
+            let mut frame = Vec::new();
+            encode_masked_frame(Opcode::Text, command.as_bytes(), [1, 2, 3, 4], &mut frame);
+            client.write_all(&frame).expect("it reads");
+            reads(&mut client, "never");
+        }
+        panic!("the process goes on");
     }
 
     #[test]

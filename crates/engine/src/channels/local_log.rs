@@ -63,18 +63,19 @@ impl Channels {
     }
 
     fn publish(&mut self, name: &ChannelName, options: &ChannelOptions, mut publish: Publish, now_ms: u64) -> Response {
-        if options.has_history()
-            && !publish.skip_history
-            && let Err(error) = self.make_room(name)
-        {
-            return Response::Refused(error);
-        }
+        // A repetition stores nothing, so it makes no room either.
         let key = std::mem::take(&mut publish.idempotency_key);
         if !key.is_empty()
             && let Some(result) = self.idempotency.get(name, &key, now_ms)
         {
             self.is_repetition = true;
             return Response::Published(result);
+        }
+        if options.has_history()
+            && !publish.skip_history
+            && let Err(error) = self.make_room(name)
+        {
+            return Response::Refused(error);
         }
         let position = if options.has_history() && !publish.skip_history {
             self.publish_stored(name, options, publish, now_ms)

@@ -12,6 +12,7 @@ use touchline_protocol::{Disconnect, Error, data};
 use super::context::Context;
 use super::counted::CountedUser;
 use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
+use super::effects::ClientProgram;
 use super::heartbeat::Heartbeat;
 use super::refusal::{BAD_CONNECT, BINARY_CHANNEL, NO_COMMAND, NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
@@ -37,9 +38,6 @@ impl Session {
         if context.node.limits.is_some() && !self.may_try_connect(command, context) {
             return;
         }
-        if !request.name.is_empty() {
-            context.effects.program = Some(((*request.name).into(), (*request.version).into()));
-        }
         if asks_connect_hook(&request.token, context, &mut ()) {
             if context.node.limits.is_none() || self.may_ask_connect(command, context) {
                 self.ask_connect(command, request, context);
@@ -47,10 +45,14 @@ impl Session {
             return;
         }
         match self.authenticate(&request.token, context) {
-            Ok(claims) if request.token.is_empty() => {
-                self.admit(command, request.subs, ClientAdmission::without_token(claims), context);
+            Ok(claims) => {
+                context.effects.program = ClientProgram::of(&request);
+                let admission = match request.token.is_empty() {
+                    true => ClientAdmission::without_token(claims),
+                    false => ClientAdmission::of_token(claims),
+                };
+                self.admit(command, request.subs, admission, context);
             }
-            Ok(claims) => self.admit(command, request.subs, ClientAdmission::of_token(claims), context),
             Err(ConnectRefusal::Error(error)) => self.refuse_connect(command, error, context),
             Err(ConnectRefusal::Disconnect(why)) => {
                 self.note_failed_connect(context);

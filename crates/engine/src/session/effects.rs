@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use touchline_protocol::Disconnect;
+use touchline_protocol::command::ConnectCommand;
 use touchline_protocol::message::Messages;
 use touchline_protocol::stream::ChannelName;
 
@@ -38,8 +39,8 @@ pub struct Effects {
     pub subscription_changes: Vec<SubscriptionChange>,
     /// The disconnect that ends the connection; `None` = it stays.
     pub disconnect: Option<Disconnect>,
-    /// The name and version of the client's program, once the client has sent them, for metrics.
-    pub program: Option<(Box<str>, Box<str>)>,
+    /// The program of a client that has just authenticated, for metrics.
+    pub program: Option<ClientProgram>,
     /// What the session has done, for metrics.
     pub counts: Vec<SessionCount>,
     /// The method of the command that the session is executing.
@@ -108,6 +109,23 @@ pub struct Outbound {
     pub ticket: Option<Ticket>,
     /// The request to the home.
     pub request: ChannelRequest,
+}
+
+/// The program of a client, as its connect command names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientProgram {
+    /// The name of the program; never empty.
+    pub name: Box<str>,
+    /// The version of the program; empty = the client has not sent it.
+    pub version: Box<str>,
+}
+
+impl ClientProgram {
+    /// The program of a connect command; `None` = the command does not name it.
+    pub(super) fn of(request: &ConnectCommand<'_>) -> Option<Self> {
+        let program = || ClientProgram { name: (*request.name).into(), version: (*request.version).into() };
+        (!request.name.is_empty()).then(program)
+    }
 }
 
 /// The report of a refusal, for the operator's log.

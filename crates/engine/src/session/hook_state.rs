@@ -11,6 +11,7 @@ use touchline_protocol::command::SubscribeCommand;
 use touchline_protocol::filter::FilterNode;
 
 use super::counts::CommandMethod;
+use super::effects::ClientProgram;
 use crate::caps::Capabilities;
 use crate::duration::millis;
 use crate::hook::{EmulatedHeaders, HookRequest};
@@ -93,6 +94,7 @@ pub(super) struct HookWait {
 pub(super) enum WaitingAction {
     Connect {
         command: u32,
+        program: Option<ClientProgram>,
         subs: BTreeMap<Cow<'static, str>, SubscribeCommand<'static>>,
     },
     Refresh,

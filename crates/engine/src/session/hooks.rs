@@ -16,6 +16,7 @@ use touchline_protocol::{Disconnect, Error};
 use super::connect::ClientAdmission;
 use super::context::Context;
 use super::counts::CommandMethod;
+use super::effects::ClientProgram;
 use super::hook_refusal::{BUSY, NO_ANSWER, UNDECIDED, refuse_command};
 use super::hook_state::{HeldCommand, HookState, HookWait, HookWish, WaitingAction};
 use super::registry;
@@ -92,6 +93,7 @@ impl Session {
         let Ok(data) = request.data.map(RawPayload::checked).transpose() else {
             return self.refuse_connect(command, Error::BAD_REQUEST, context);
         };
+        let program = ClientProgram::of(&request);
         let names = &context.node.hooks.emulated_header_names;
         let claimed = request.headers.into_iter().filter_map(|(name, value)| {
             let name = name.to_ascii_lowercase();
@@ -114,7 +116,7 @@ impl Session {
         let subs = request.subs.into_iter().map(|(channel, wish)| (channel.into_owned().into(), wish.into_owned()));
         let subs: BTreeMap<Cow<'static, str>, _> = subs.collect();
         self.phase = Phase::Authenticating;
-        self.ask("", WaitingAction::Connect { command, subs }, question, context);
+        self.ask("", WaitingAction::Connect { command, program, subs }, question, context);
     }
 
     /// Asks the backend whether the client may subscribe. `command`: `None` = the subscribe is part of the connect of a
@@ -222,7 +224,9 @@ impl Session {
         }
         context.effects.method = action.method();
         match action {
-            WaitingAction::Connect { command, subs } => self.connect_answered(command, subs, outcome, context),
+            WaitingAction::Connect { command, program, subs } => {
+                self.connect_answered(command, (program, subs), outcome, context)
+            }
             WaitingAction::Refresh => self.refresh_answered(outcome, context),
             WaitingAction::Subscribe { command, request } => {
                 self.subscribe_answered(command, &request, outcome, context);
@@ -296,7 +300,7 @@ impl Session {
     fn connect_answered(
         &mut self,
         command: u32,
-        subs: BTreeMap<Cow<'static, str>, SubscribeCommand<'static>>,
+        (program, subs): (Option<ClientProgram>, BTreeMap<Cow<'static, str>, SubscribeCommand<'static>>),
         outcome: HookOutcome,
         context: &mut Context<'_>,
     ) {
@@ -306,10 +310,14 @@ impl Session {
         }
         match outcome {
             HookOutcome::Result(HookResult::Connect(answer)) => {
+                context.effects.program = program;
                 self.admit(command, subs, ClientAdmission::of_hook(*answer), context);
             }
             HookOutcome::Empty => match self.authenticate_without_token(context, &mut ()) {
-                Ok(claims) => self.admit(command, subs, ClientAdmission::without_token(claims), context),
+                Ok(claims) => {
+                    context.effects.program = program;
+                    self.admit(command, subs, ClientAdmission::without_token(claims), context);
+                }
                 Err((why, _)) => {
                     self.note_failed_connect(context);
                     context.because(UNDECIDED, "");
@@ -328,7 +336,7 @@ impl Session {
                 }
                 context.end_as(HookKind::Connect, why, "");
             }
-            HookOutcome::Refused(outcome) => self.connect_answered(command, subs, *outcome, context),
+            HookOutcome::Refused(outcome) => self.connect_answered(command, (program, subs), *outcome, context),
             HookOutcome::Busy => {
                 context.because(BUSY, "");
                 self.refuse_connect(command, Error::TOO_MANY_REQUESTS, context);

@@ -47,7 +47,7 @@ use touchline_protocol::message::Push;
 pub use context::{Context, HookNeeds, SessionSettings, SessionSigner};
 pub use counted::UserCounter;
 pub use counts::{CommandMethod, SessionCount, SubscribeOutcome};
-pub use effects::{Effects, Outbound, RefusalReport, SubscriptionChange, SubscriptionEnd};
+pub use effects::{ClientProgram, Effects, Outbound, RefusalReport, SubscriptionChange, SubscriptionEnd};
 pub use explain::{ExplainedAction, ExplainedStep, StepVerdict};
 pub use explain_facts::StepFact;
 pub use rules::{ChannelAction, DecisionRule};

@@ -67,6 +67,17 @@ fn the_reply_says_what_the_link_needs() {
 }
 
 #[test]
+fn a_client_names_its_program_only_after_it_has_authenticated() {
+    let mut story = Story::with(|settings| settings.client.allow_anonymous_connect_without_token = false);
+    for (token, program) in [("'not a token", None), ("{'sub':'ann'}", Some(("js", "2.0")))] {
+        story.open("ann", TransportMode::Duplex);
+        story.say("ann", &format!(r#"{{"id":1,"connect":{{"token":"{token}","name":"js","version":"2.0"}}}}"#));
+        story.received("ann");
+        assert_eq!(story.program("ann"), program, "{token}");
+    }
+}
+
+#[test]
 fn a_session_begins_with_one_connect() {
     for first in [
         r#"{"id":0,"connect":{}}"#,

@@ -26,8 +26,8 @@ use touchline_engine::request::{ChannelEvent, Publish};
 use touchline_engine::session::{RefusalReport, Room, SessionSettings, Ticket, TransportMode, UserCounter};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ClientSettings, ConnectionId, Context, Delivery,
-    Effects, Hub, Namespace, Namespaces, Response, Session,
+    ChannelOptions, ChannelRequest, ChannelSettings, Channels, ClientProgram, ClientSettings, ConnectionId, Context,
+    Delivery, Effects, Hub, Namespace, Namespaces, Response, Session,
 };
 use touchline_protocol::message::Encoding;
 use touchline_protocol::publication::{Content, Delta};
@@ -86,7 +86,7 @@ struct Person {
     body: Encoding,
     received: VecDeque<String>,
     refused: Vec<RefusalReport>,
-    program: Option<(Box<str>, Box<str>)>,
+    program: Option<ClientProgram>,
     is_gone: bool,
 }
 
@@ -281,7 +281,7 @@ impl Story {
 
     /// The name and version of a client's program, as metrics show them.
     pub(crate) fn program(&self, name: &str) -> Option<(&str, &str)> {
-        self.people[self.index(name)].program.as_ref().map(|(name, version)| (&**name, &**version))
+        self.people[self.index(name)].program.as_ref().map(|program| (&*program.name, &*program.version))
     }
 
     pub(crate) fn session(&self, name: &str) -> &Session {

@@ -1,5 +1,6 @@
 //! The time limit of a batch: all lists of connections in it together take no longer than a single one may.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use touchline_protocol::Error;
@@ -15,7 +16,7 @@ const LISTINGS_TIME_MAX: Duration = Duration::from_millis(1_050);
 /// The time that the lists of connections of a batch have taken so far.
 #[derive(Default)]
 pub(super) struct BatchTime {
-    listings: Duration,
+    listings: Cell<Duration>,
 }
 
 impl BatchTime {
@@ -24,18 +25,19 @@ impl BatchTime {
     /// # Errors
     /// 111 for a list of connections if the earlier lists have used up the time.
     pub(super) fn admit(&self, operation: &str) -> Result<(), Error> {
-        let is_over = operation == ConnectionsOperation::NAME && self.listings >= LISTINGS_TIME_MAX;
+        let is_over = operation == ConnectionsOperation::NAME && self.listings.get() >= LISTINGS_TIME_MAX;
         if is_over { Err(Error::TOO_MANY_REQUESTS) } else { Ok(()) }
     }
 
     /// Runs an operation, and adds the time of a list of connections.
-    pub(super) async fn measure<T>(&mut self, node: &Node, operation: &str, run: impl Future<Output = T>) -> T {
+    pub(super) async fn measure<T>(&self, node: &Node, operation: &str, run: impl Future<Output = T>) -> T {
         if operation != ConnectionsOperation::NAME {
             return run.await;
         }
         let began_us = node.clock.elapsed_us();
         let outcome = run.await;
-        self.listings += Duration::from_micros(node.clock.elapsed_us().saturating_sub(began_us));
+        let took = Duration::from_micros(node.clock.elapsed_us().saturating_sub(began_us));
+        self.listings.set(self.listings.get() + took);
         outcome
     }
 }
@@ -46,11 +48,11 @@ mod tests {
 
     #[test]
     fn lists_of_connections_share_the_time_of_one_and_others_go_on() {
-        let mut time = BatchTime::default();
+        let time = BatchTime::default();
         assert!(time.admit("connections").is_ok());
-        time.listings = LISTINGS_TIME_MAX - Duration::from_micros(1);
+        time.listings.set(LISTINGS_TIME_MAX - Duration::from_micros(1));
         assert!(time.admit("connections").is_ok());
-        time.listings = LISTINGS_TIME_MAX;
+        time.listings.set(LISTINGS_TIME_MAX);
         assert_eq!(time.admit("connections"), Err(Error::TOO_MANY_REQUESTS));
         assert!(time.admit("publish").is_ok());
     }

@@ -10,7 +10,7 @@ use touchline_protocol::encode::ObjectWriter;
 
 use super::description::OperationScope;
 use super::json::WriteJson;
-use super::operation::{Operation, OperationError, OtherNodes};
+use super::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use super::version::V1;
 use crate::node::Node;
 
@@ -77,7 +77,7 @@ impl NodeError {
 /// # Errors
 /// The error of the operation. Nothing is written then.
 pub(super) async fn run_everywhere<'a, O: Operation>(
-    node: &'a Node,
+    node: RequestNode<'a>,
     request: O::Request<'a>,
     params: &[u8],
     object: &mut ObjectWriter<'_>,
@@ -92,7 +92,7 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
     let outcome = O::run(node, request).await;
     let mut reply = match (outcome, &node.cluster) {
         (Err(refused), Some(_)) if O::SCOPE == OperationScope::ClientNode && refused.error == Error::NOT_REGISTERED => {
-            let result = Box::pin(ask_client_node(node, broadcast_message(O::NAME, O::SINCE, params))).await?;
+            let result = Box::pin(ask_client_node(&node, broadcast_message(O::NAME, O::SINCE, params))).await?;
             object.key(key).extend_from_slice(&result);
             return Ok(());
         }
@@ -101,11 +101,11 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
     match (O::SCOPE, &node.cluster) {
         (_, Some(_)) if is_gathered => {
             let name = [O::NAME, GATHERED].concat();
-            Box::pin(merge_others::<O>(node, broadcast_message(&name, O::SINCE, params), &mut reply)).await;
+            Box::pin(merge_others::<O>(&node, broadcast_message(&name, O::SINCE, params), &mut reply)).await;
         }
         (OperationScope::Broadcast, Some(cluster)) => cluster.broadcast(broadcast_message(O::NAME, O::SINCE, params)),
         (OperationScope::Gather, Some(_)) => {
-            Box::pin(merge_others::<O>(node, broadcast_message(O::NAME, O::SINCE, params), &mut reply)).await;
+            Box::pin(merge_others::<O>(&node, broadcast_message(O::NAME, O::SINCE, params), &mut reply)).await;
         }
         _ => {}
     }
@@ -119,7 +119,7 @@ pub(super) async fn run_everywhere<'a, O: Operation>(
 /// # Errors
 /// The error of the operation. Nothing is written then.
 pub(super) async fn run_here<'a, O: Operation>(
-    node: &'a Node,
+    node: RequestNode<'a>,
     request: O::Request<'a>,
     object: &mut ObjectWriter<'_>,
     key: &str,

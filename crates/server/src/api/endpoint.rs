@@ -10,7 +10,7 @@ use touchline_protocol::Error;
 
 use super::callers::{CallerRefusal, by_token, log_refused_operation};
 use super::documents::Document;
-use super::operation::OperationError;
+use super::operation::{OperationError, RequestNode};
 use super::reply::{ApiReply, ErrorMode};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
@@ -25,6 +25,7 @@ use crate::transport::http::body::RequestBody;
 use crate::transport::http::respond::{self, HttpResponse};
 
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static X_TOUCHLINE_WARNING: HeaderName = HeaderName::from_static("x-touchline-warning");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
 /// The header fields that matter, the first of each name. One pass over the few fields of a request costs less than a
@@ -83,8 +84,13 @@ impl ApiQuestion {
     }
 
     /// Makes the answer of an operation.
-    fn answer(&self, reply: ApiReply) -> HttpResponse {
-        self.respond(reply.status(self.mode), reply.into_body(self.mode))
+    fn answer(&self, mut reply: ApiReply) -> HttpResponse {
+        let warning = reply.warning.take();
+        let mut response = self.respond(reply.status(self.mode), reply.into_body(self.mode));
+        if let Some(warning) = warning.and_then(|text| HeaderValue::try_from(text).ok()) {
+            response.headers_mut().insert(X_TOUCHLINE_WARNING.clone(), warning);
+        }
+        response
     }
 
     /// Makes the answer to a request that never reaches an operation.
@@ -145,7 +151,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
             return asked.turn_away(status, Error::BAD_REQUEST, why);
         }
     };
-    let serving = serve(node, &caller.rights, method, &body, asked.form.version);
+    let serving = serve(RequestNode::new(node, &generation), &caller.rights, method, &body, asked.form.version);
     let reply = within(&span, serving).await.unwrap_or_else(|malformed| {
         node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
         ApiReply::turned_away(malformed.into())
@@ -160,6 +166,9 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation.as_str(), refusal));
     for (operation, refusal) in of_path.chain(of_batch) {
         log_refused_operation(node, origin.remote, caller, asked.id(), operation, refusal);
+    }
+    if let Some(warning) = &reply.warning {
+        tracing::warn!(request_id = asked.id(), "a request of the server API: {warning}");
     }
     asked.answer(reply)
 }

@@ -10,11 +10,10 @@ use touchline_config::Settings;
 use touchline_protocol::Error;
 
 use super::description::OperationScope;
-use super::operation::{Operation, OperationError};
+use super::operation::{Operation, OperationError, RequestNode};
 use super::operations::info::{InfoOperation, InfoRequest};
 use super::version::{V1, V2};
 use crate::Server;
-use crate::node::Node;
 
 /// The result that a later `info` could have: only the number of nodes.
 #[derive(Serialize, JsonSchema)]
@@ -40,7 +39,7 @@ impl Operation for LaterInfoOperation {
     type Request<'a> = InfoRequest;
     type Reply = LaterInfoReply;
 
-    async fn run(_: &Node, _: InfoRequest) -> Result<LaterInfoReply, OperationError> {
+    async fn run(_: RequestNode<'_>, _: InfoRequest) -> Result<LaterInfoReply, OperationError> {
         Ok(LaterInfoReply { num_nodes: 1 })
     }
 }

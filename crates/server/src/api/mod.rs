@@ -33,12 +33,14 @@ mod readiness;
 mod remedy;
 mod reply;
 mod request_id;
+mod request_node;
 mod router;
 mod scrape;
 mod sequence;
 mod serve;
 pub(crate) mod services;
 mod shapes;
+mod steps;
 mod table;
 mod targets;
 mod trace_stream;
@@ -88,9 +90,10 @@ pub(crate) fn user_of(node: Arc<Node>, client: OwnerId) -> Pin<Box<dyn Future<Ou
     }
     Box::pin(async move {
         let params = serde_json::json!({ "client": client_text(client) }).to_string();
-        let reply = serve::serve(&node, &ApiRights::ALL, "client_user", params.as_bytes(), version::NEWEST.number)
-            .await
-            .ok()?;
+        let generation = node.generation();
+        let node = operation::RequestNode::new(&node, &generation);
+        let reply =
+            serve::serve(node, &ApiRights::ALL, "client_user", params.as_bytes(), version::NEWEST.number).await.ok()?;
         serde_json::from_slice::<Answer>(&reply.into_body(reply::ErrorMode::Inside))
             .ok()
             .map(|answer| answer.result.user)

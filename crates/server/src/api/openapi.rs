@@ -285,7 +285,10 @@ impl Assembler {
             "type": "object",
             "properties": {
                 "commands": { "type": "array", "maxItems": COMMANDS_MAX, "items": one_of(each("Request")) },
-                "parallel": { "type": "boolean", "description": "Accepted without effect: the order is the same." },
+                "parallel": {
+                    "type": "boolean",
+                    "description": "Whether several commands run at a time. The replies keep the order of the commands."
+                },
             },
         });
         let reply = json!({

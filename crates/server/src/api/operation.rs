@@ -9,8 +9,8 @@ use touchline_protocol::Error;
 use super::description::OperationScope;
 use super::json::WriteJson;
 pub(crate) use super::operation_error::OperationError;
+pub(crate) use super::request_node::RequestNode;
 use crate::auth::NamedChannels;
-use crate::node::Node;
 
 /// The answers of the other nodes of a cluster.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ pub(crate) trait Operation {
     ///
     /// # Errors
     /// One of [`Self::ERRORS`], or one of the common errors.
-    async fn run<'a>(node: &'a Node, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
+    async fn run<'a>(node: RequestNode<'a>, request: Self::Request<'a>) -> Result<Self::Reply, OperationError>;
 
     /// Whether the answers of all nodes are merged, although [`Self::SCOPE`] does not say so.
     fn is_gathered(_request: &Self::Request<'_>) -> bool {
@@ -89,7 +89,7 @@ pub(crate) trait Operation {
     ///
     /// # Errors
     /// The errors of [`Operation::run`].
-    async fn conclude(_node: &Node, _reply: &mut Self::Reply) -> Result<(), OperationError> {
+    async fn conclude(_node: RequestNode<'_>, _reply: &mut Self::Reply) -> Result<(), OperationError> {
         Ok(())
     }
 

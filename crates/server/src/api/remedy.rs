@@ -50,6 +50,14 @@ impl RefusedRequest<'_> {
         OperationError { detail, channel: channel.map(|name| cut(&name).into()), ..refusal }
     }
 
+    /// A member that is not a field of the operation, with the nearest field. `None` = there is none.
+    pub(super) fn unknown_field(&self) -> Option<String> {
+        let members: RequestMembers<'_> = serde_json::from_slice(self.params).ok()?;
+        let name = members.keys().find(|name| !self.fields.contains(&name.as_ref()))?;
+        let suggestion = suggestion(name, self.fields.iter().copied());
+        Some(format!("{} is not a field of {}{suggestion}", shown(name), self.operation))
+    }
+
     /// The channel that the refusal is about.
     fn channel<'m>(&self, node: &Node, members: &RequestMembers<'m>, error: Error) -> Option<Cow<'m, str>> {
         let of_list = || {

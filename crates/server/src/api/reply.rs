@@ -22,6 +22,8 @@ pub(crate) struct ApiReply {
     pub(crate) refusal: Option<OperationError>,
     /// The first refused commands of a batch, each with its operation, for the log.
     pub(crate) refused: Vec<(String, OperationError)>,
+    /// A field of the request that the operation does not have.
+    pub(crate) warning: Option<String>,
     /// The status reports the refusal in either mode.
     pub(super) is_told: bool,
 }
@@ -32,12 +34,12 @@ const REFUSED_MAX: usize = 16;
 impl ApiReply {
     /// Makes the reply to a batch. The errors of its commands are in the body.
     pub(super) fn of_batch(body: Vec<u8>) -> Self {
-        ApiReply { body, refusal: None, refused: Vec::new(), is_told: false }
+        ApiReply { body, refusal: None, refused: Vec::new(), warning: None, is_told: false }
     }
 
     /// Makes the reply of one operation, which may have been refused. `is_unknown`: the path names no operation.
     pub(super) fn of_operation(body: Vec<u8>, refusal: Option<OperationError>, is_unknown: bool) -> Self {
-        ApiReply { body, refusal, refused: Vec::new(), is_told: is_unknown }
+        ApiReply { body, refusal, refused: Vec::new(), warning: None, is_told: is_unknown }
     }
 
     /// Makes the reply to a request that is refused as a whole.
@@ -46,7 +48,7 @@ impl ApiReply {
         let mut object = ObjectWriter::open(&mut body);
         ErrorJson::from(refusal.clone()).write(object.key("error"));
         object.close();
-        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), is_told: false }
+        ApiReply { body, refusal: Some(refusal), refused: Vec::new(), warning: None, is_told: false }
     }
 
     /// Makes the reply to a request that never reaches an operation. Its status reports this in either mode.

@@ -8,7 +8,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::ObjectWriter;
 
 use super::malformed::MalformedRequest;
-use super::operation::{Operation as _, OperationError, yield_sometimes};
+use super::operation::{Operation as _, OperationError, RequestNode, yield_sometimes};
 use super::operations::publish::{BroadcastOperation, PublishOperation, PublishRequest};
 use super::params::object;
 use super::table::Call;
@@ -75,6 +75,8 @@ async fn run_one(node: &Node, asked: &OperationCall) -> Result<(), CallFailure> 
 }
 
 async fn run_traced(node: &Node, operation: &str, params: &[u8]) -> Result<(), CallFailure> {
+    let generation = node.generation();
+    let node = RequestNode::new(node, &generation);
     let call = Call::read(operation, params, NEWEST.number).map_err(malformed)?;
     let mut answer = Vec::with_capacity(64);
     let mut writer = ObjectWriter::open(&mut answer);
@@ -151,7 +153,8 @@ pub(crate) fn durable_publication(
         return Ok(None);
     }
     let generation = node.generation();
-    let (channel, options, publish) = PublishOperation::checked(node, &generation, request).map_err(refused)?;
+    let (channel, options, publish) =
+        PublishOperation::checked(RequestNode::new(node, &generation), request).map_err(refused)?;
     if !options.durable || !options.has_history() || publish.skip_history {
         return Ok(None);
     }

@@ -9,8 +9,9 @@ use touchline_protocol::encode::ObjectWriter;
 use super::batch::{batch, lines};
 use super::cluster::{BroadcastMessage, GATHERED};
 use super::malformed::MalformedRequest;
+use super::operation::RequestNode;
 use super::reply::ApiReply;
-use super::table::{BATCH, Call};
+use super::table::{BATCH, Call, unknown_field};
 use super::version::{self, V1};
 use crate::auth::ApiRights;
 use crate::node::Node;
@@ -21,7 +22,7 @@ use crate::node::Node;
 /// # Errors
 /// When the body is not JSON of the operation's shape.
 pub(crate) async fn serve(
-    node: &Node,
+    node: RequestNode<'_>,
     rights: &ApiRights,
     method: &str,
     body: &[u8],
@@ -33,11 +34,16 @@ pub(crate) async fn serve(
         _ => {
             let call = Call::read(method, body, version)?;
             let is_unknown = call.is_unknown();
-            let mut body = Vec::with_capacity(64);
-            let mut object = ObjectWriter::open(&mut body);
+            let mut answer = Vec::with_capacity(64);
+            let mut object = ObjectWriter::open(&mut answer);
             let refusal = call.run(node, rights, &mut object, "result").await;
             object.close();
-            Ok(ApiReply::of_operation(body, refusal, is_unknown))
+            let mut reply = ApiReply::of_operation(answer, refusal, is_unknown);
+            // Only where causes are sent: a developer may have misspelt a field that the operation then ignores.
+            if reply.refusal.is_none() && node.generation().settings.client.tell_refusal_cause {
+                reply.warning = unknown_field(method, body);
+            }
+            Ok(reply)
         }
     }
 }
@@ -53,7 +59,8 @@ pub(crate) fn serve_node(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn
         let Ok(call) = Call::read(method, params, version.number) else { return };
         let mut out = Vec::new();
         let mut object = ObjectWriter::open(&mut out);
-        call.run_here(&node, &mut object, "result").await;
+        let generation = node.generation();
+        call.run_here(RequestNode::new(&node, &generation), &mut object, "result").await;
         object.text("node", &node.id);
         object.close();
         if let Some(reply) = reply {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::operation::RequestNode;
 use super::reply::ErrorMode;
 use super::router::NodeRouter;
 use super::serve::{serve, serve_node};
@@ -35,7 +36,9 @@ impl ShardServices for ApiServices {
     fn run_operation(&self, node: &Arc<Node>, operation: Box<str>, params: Bytes, reply: EmbedderReplySink) {
         let node = Arc::clone(node);
         tokio::task::spawn_local(async move {
-            let answer = serve(&node, &ApiRights::ALL, &operation, &params, NEWEST.number).await;
+            let generation = node.generation();
+            let node = RequestNode::new(&node, &generation);
+            let answer = serve(node, &ApiRights::ALL, &operation, &params, NEWEST.number).await;
             reply(answer.ok().map(|answer| answer.into_body(ErrorMode::Inside)));
         });
     }

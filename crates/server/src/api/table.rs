@@ -12,7 +12,7 @@ use super::json::{ErrorJson, WriteJson};
 #[cfg(test)]
 use super::later::LaterInfoOperation;
 use super::malformed::MalformedRequest;
-use super::operation::{Operation, OperationError, Placed};
+use super::operation::{Operation, OperationError, Placed, RequestNode};
 use super::operations::activity::ActivityOperation;
 use super::operations::bans::{
     BlockUserOperation, InvalidateUserTokensOperation, RevokeTokenOperation, UnblockUserOperation,
@@ -125,6 +125,13 @@ fn explained(node: &Node, place: usize, params: &[u8], refusal: OperationError) 
     RefusedRequest { operation: description.name, fields, params }.explain(node, refusal)
 }
 
+/// What is written in parameters that no field of an operation reads. `None` = every member is a field.
+pub(super) fn unknown_field(operation: &str, params: &[u8]) -> Option<String> {
+    let description = &TABLE.iter().find(|row| row.description.name == operation)?.description;
+    let fields = (description.request_fields)();
+    RefusedRequest { operation: description.name, fields, params }.unknown_field()
+}
+
 /// The refusal of a name that no operation has.
 fn no_operation(name: &str) -> OperationError {
     let names = TABLE.iter().map(|row| row.description.name);
@@ -147,7 +154,7 @@ pub(super) fn names_by_place() -> Vec<&'static str> {
 /// 103 if the caller may not use the operation, and the errors of the operation.
 #[cfg(feature = "grpc")]
 pub(super) async fn run_alone<'a, O: Operation + Placed>(
-    node: &'a Node,
+    node: RequestNode<'a>,
     rights: &ApiRights,
     request: Result<O::Request<'a>, OperationError>,
 ) -> Result<O::Reply, OperationError> {
@@ -228,7 +235,7 @@ macro_rules! operations {
             /// member `key` of an object. An error becomes the member `error`, is counted and returned.
             pub(super) async fn run(
                 self,
-                node: &'a Node,
+                node: RequestNode<'a>,
                 rights: &ApiRights,
                 object: &mut ObjectWriter<'_>,
                 key: &str,
@@ -238,7 +245,7 @@ macro_rules! operations {
                     $($(#[$only])? CallRequest::$operation(request) => {
                         let place = $operation::PLACE;
                         if let Err(refusal) = permitted::<$operation>(rights, &request) {
-                            return Some(refuse(node, place, object, refusal));
+                            return Some(refuse(&node, place, object, refusal));
                         }
                         let run = run_everywhere::<$operation>(node, request, self.params, object, key);
                         (place, wait!($wait run).inspect_err(declared::<$operation>))
@@ -247,12 +254,12 @@ macro_rules! operations {
                 };
                 let took_us = node.clock.elapsed_us().saturating_sub(began_us);
                 node.metrics_here().operations.observe_us(place, took_us);
-                Some(refuse(node, place, object, explained(node, place, self.params, outcome.err()?)))
+                Some(refuse(&node, place, object, explained(&node, place, self.params, outcome.err()?)))
             }
 
             /// Runs the operation on this node alone. Its result becomes the member `key` of an object. An error
             /// becomes the member `error`, and the requesting node counts it.
-            pub(super) async fn run_here(self, node: &'a Node, object: &mut ObjectWriter<'_>, key: &str) {
+            pub(super) async fn run_here(self, node: RequestNode<'a>, object: &mut ObjectWriter<'_>, key: &str) {
                 let outcome = match self.request {
                     $($(#[$only])? CallRequest::$operation(request) => {
                         Box::pin(run_here::<$operation>(node, request, object, key)).await

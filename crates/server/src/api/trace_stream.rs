@@ -17,7 +17,7 @@ use touchline_protocol::Error;
 
 use super::callers::log_refused_operation;
 use super::endpoint;
-use super::operation::OperationError;
+use super::operation::{OperationError, RequestNode};
 use super::reply::ErrorMode;
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
@@ -131,7 +131,15 @@ impl TraceStream {
         if let (Value::Object(fields), Value::Object(more)) = (&mut question, more) {
             fields.extend(more.clone());
         }
-        match serve(&node, &caller.rights, "trace", question.to_string().as_bytes(), NEWEST.number).await {
+        match serve(
+            RequestNode::new(&node, &generation),
+            &caller.rights,
+            "trace",
+            question.to_string().as_bytes(),
+            NEWEST.number,
+        )
+        .await
+        {
             Ok(reply) => {
                 let (status, refusal) = (reply.status(ErrorMode::Inside), reply.refusal.clone());
                 let body = reply.into_body(ErrorMode::Inside);

@@ -30,6 +30,7 @@ use super::writing::{client_draft, entry_draft, expired_draft, lost_client_draft
 use crate::backend::nats::EVENTS_SCOPE;
 use crate::node::Node;
 use crate::registry::clock_jumps::ClockJumps;
+use crate::runtime::ends_process::start_owner;
 use crate::runtime::event_mailbox::{EventMessage, EventReceiver};
 use crate::runtime::event_metrics::DropReason;
 use crate::runtime::mailbox::Message;
@@ -64,7 +65,7 @@ pub(crate) struct EventsStart {
 /// # Errors
 /// When the system cannot start a thread.
 pub(crate) fn start(node: Arc<Node>, start: EventsStart) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("events".into()).spawn(move || {
+    start_owner("events", move || {
         // The runtime must not leave its thread.
         let mut runtime = Builder::new_current_thread();
         runtime.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX);

@@ -30,6 +30,7 @@ use super::handler::HookClient;
 use super::queue::{CallKey, CallQueue};
 use super::request::{Asked, ask, emulated, forwarded};
 use crate::node::Node;
+use crate::runtime::ends_process::start_owner;
 use crate::runtime::hook_mailbox::{Asker, HookJob, HookMailbox, HookMessage, NameConflict};
 use crate::runtime::hook_metrics::CallOutcome;
 use crate::runtime::registry_mailbox::RegistryMessage;
@@ -64,7 +65,7 @@ pub(crate) struct WorkerStart {
 /// # Errors
 /// When the system cannot start a thread or a runtime.
 pub(crate) fn start(node: Arc<Node>, start: WorkerStart) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("hooks".into()).spawn(move || {
+    start_owner("hooks", move || {
         // The runtime must not leave its thread.
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => {

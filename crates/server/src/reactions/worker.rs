@@ -27,6 +27,7 @@ use super::keeping::KeptTotals;
 use super::waiting::{AnswerFacts, CLOSE_PATIENCE_MS, Postponed, Unanswered, WAITING_MAX};
 use crate::backend::nats::REACTIONS_SCOPE;
 use crate::node::Node;
+use crate::runtime::ends_process::start_owner;
 use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::{Message, ShownReactions};
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionMetrics, ReactionOperation, ReactionReply};
@@ -48,7 +49,7 @@ pub(crate) struct ReactionsStart {
 /// # Errors
 /// When the system refuses a thread.
 pub(crate) fn start(node: Arc<Node>, start: ReactionsStart) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("reactions".into()).spawn(move || {
+    start_owner("reactions", move || {
         // The runtime must not leave its thread.
         match Builder::new_current_thread().enable_time().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime.block_on(async {

@@ -24,6 +24,7 @@ use super::clock_jumps::ClockJumps;
 use super::walks::Walks;
 use crate::backend::store;
 use crate::node::Node;
+use crate::runtime::ends_process::start_owner;
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::hook_mailbox::NameConflict;
 use crate::runtime::mailbox::{ClientCommand, Message};
@@ -60,7 +61,7 @@ pub(crate) fn start(
         awaited: None,
         performed: Vec::new(),
     };
-    std::thread::Builder::new().name("registry".into()).spawn(move || actor.run(&messages))
+    start_owner("registry", move || actor.run(&messages))
 }
 
 struct RegistryActor {

@@ -9,6 +9,7 @@ pub(crate) mod connection_guard;
 pub(crate) mod connection_query;
 pub(crate) mod consumer_metrics;
 pub(crate) mod database_metrics;
+pub(crate) mod ends_process;
 pub(crate) mod event_mailbox;
 pub(crate) mod event_metrics;
 pub(crate) mod fact_names;

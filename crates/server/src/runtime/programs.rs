@@ -28,12 +28,19 @@ impl Programs {
                 programs.push((label, 0));
                 programs.len() - 1
             }
-            None => {
-                if programs.len() == PROGRAMS_MAX {
-                    programs.push((("other".into(), "".into()), 0));
+            // A program without connections gives its place to another one.
+            None => match programs[..PROGRAMS_MAX].iter().position(|(_, open)| *open == 0) {
+                Some(index) => {
+                    programs[index].0 = label;
+                    index
                 }
-                PROGRAMS_MAX
-            }
+                None => {
+                    if programs.len() == PROGRAMS_MAX {
+                        programs.push((("other".into(), "".into()), 0));
+                    }
+                    PROGRAMS_MAX
+                }
+            },
         };
         programs[index].1 += 1;
         index as u8 + 1
@@ -109,5 +116,9 @@ mod tests {
         assert_eq!(counts.len(), PROGRAMS_MAX + 1);
         assert_eq!(counts[&("other".into(), "".into())], 1_000 - PROGRAMS_MAX as u64);
         assert!(counts.keys().all(|(name, _)| name.len() <= NAME_MAX && !name.contains('"')));
+        programs.leave(7);
+        let number = programs.enter("late", "2");
+        assert_eq!(number, 7, "the place of a program that has gone");
+        assert_eq!(programs.label(number), Some(("late".into(), "2".into())));
     }
 }

@@ -216,8 +216,8 @@ impl Shard {
             _ if self.drain.is_some() => HandshakeVerdict::ForHttp,
             _ => grant(&self.node, connection.remote, &self.scratch[..length]),
         };
-        let FirstBytes { response, head, negotiated } = match verdict {
-            HandshakeVerdict::Granted(opening) => opening,
+        let GrantedHandshake { response, negotiated } = match verdict {
+            HandshakeVerdict::Granted(granted) => granted,
             HandshakeVerdict::Denied(response) => {
                 // The whole request was read, so the close causes no reset that would destroy the response on its way.
                 let _ = connection.socket.write(response);
@@ -227,10 +227,7 @@ impl Shard {
         };
         // The buffer of a new socket has room for these few bytes.
         if matches!(connection.socket.write(&response), Ok(written) if written == response.len()) {
-            let prefix = self.scratch[head..length].to_vec();
-            if let Some(slot) = self.insert_connection(Socket::Tcp(connection.socket), known.is_some(), negotiated) {
-                self.receive_prefix(slot, prefix);
-            }
+            self.insert_connection(Socket::Tcp(connection.socket), known.is_some(), negotiated);
         }
     }
 
@@ -276,33 +273,36 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConn
 const REFUSED: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\
     Content-Type: text/plain; charset=utf-8\r\nContent-Length: 36\r\n\r\nthis address is refused for a while\n";
 
+/// The response to a handshake of a client whose address has too many connections.
+const ADDRESS_FULL: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 39\r\n\r\ntoo many connections from this address\n";
+
 /// A handshake that the shard grants, and its response.
-struct FirstBytes {
+struct GrantedHandshake {
     /// The head of the response.
     response: Vec<u8>,
-    /// The length of the request's head, in bytes.
-    head: usize,
     negotiated: Negotiated,
 }
 
 /// What serves a connection, decided by its first bytes.
 enum HandshakeVerdict {
     /// The handshake is good, and the shard serves the connection.
-    Granted(FirstBytes),
+    Granted(GrantedHandshake),
     /// The handshake is good, but the client is not admitted; it gets this response.
     Denied(&'static [u8]),
     /// Hyper serves the connection.
     ForHttp,
 }
 
-/// Examines the first bytes. It grants only a whole, good handshake without a body. Hyper serves everything else.
+/// Examines the first bytes. It grants only a whole, good handshake without a body and without frames after it. Hyper
+/// serves everything else.
 fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return HandshakeVerdict::ForHttp };
     let Some(target) = request.path else { return HandshakeVerdict::ForHttp };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    if request.method != Some("GET") || request.version != Some(1) || head > HEAD_MAX {
+    if request.method != Some("GET") || request.version != Some(1) || head > HEAD_MAX || head != bytes.len() {
         return HandshakeVerdict::ForHttp;
     }
     let Some(transport) = handshake::transport_of(node, path) else { return HandshakeVerdict::ForHttp };
@@ -312,8 +312,10 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
     }
     let granted = match handshake::examine(node, remote, transport, query, &headers) {
         Ok(granted) => granted,
-        Err(HandshakeRefusal::Full) if head == bytes.len() => return HandshakeVerdict::Denied(FULL),
-        Err(HandshakeRefusal::Refused) if head == bytes.len() => return HandshakeVerdict::Denied(REFUSED),
+        // These are counted, so no other part may examine the handshake again.
+        Err(HandshakeRefusal::Full) => return HandshakeVerdict::Denied(FULL),
+        Err(HandshakeRefusal::Refused) => return HandshakeVerdict::Denied(REFUSED),
+        Err(HandshakeRefusal::Address) => return HandshakeVerdict::Denied(ADDRESS_FULL),
         Err(_) => return HandshakeVerdict::ForHttp,
     };
     let mut response =
@@ -336,5 +338,5 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> HandshakeVerdict {
         admission: granted.admission,
         fields: node.generation().kept_fields.of(remote, &node.generation().proxies, &headers),
     };
-    HandshakeVerdict::Granted(FirstBytes { response, head, negotiated })
+    HandshakeVerdict::Granted(GrantedHandshake { response, negotiated })
 }

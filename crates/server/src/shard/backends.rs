@@ -12,16 +12,21 @@ use touchline_engine::request::{ChannelRequest, WaitingRequest};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 use touchline_protocol::stored::Unreadable;
-use touchline_protocol::stream::{ChannelName, StreamPosition};
+use touchline_protocol::stream::{ChannelName, NamespaceName, StreamPosition};
 
 use super::state::Shard;
 use crate::backend::store;
 use crate::node::Node;
+use crate::runtime::ends_process::EndsProcess;
 use crate::runtime::reply_to::ReplyTo;
 
 /// How many bytes a message to the other nodes adds to the content of a publication at most: names of fields, numbers,
 /// headers.
 const PUBLICATION_OVERHEAD: usize = 1_024;
+
+/// A channel whose home panics, for tests.
+#[cfg(test)]
+pub(crate) const FAULTY_CHANNEL: &str = "faulty";
 
 /// The least time between two log lines about unreadable payloads, in milliseconds.
 const UNREADABLE_REPORT_INTERVAL_MS: u64 = 10_000;
@@ -43,6 +48,9 @@ fn report_unreadable(node: &Node, channel: &str, Unreadable { format }: Unreadab
 impl Shard {
     /// Runs a request to a channel, now or as soon as the channel is live.
     pub(super) fn submit(&mut self, channel: &ChannelName, request: WaitingRequest, reply_to: ReplyTo) {
+        let _ends = EndsProcess::of("channels");
+        #[cfg(test)]
+        assert!(&**channel != FAULTY_CHANNEL, "a fault that a test has put in");
         // The requests of a session for one channel stay in order. In a live channel, a request waits only behind
         // requests of the same subscriber.
         if let Some(subscriber) = request.request().subscriber()
@@ -89,15 +97,7 @@ impl Shard {
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
             }
-            Submitted::Purge(namespace) => {
-                let Some(cluster) = &self.node.cluster else { return };
-                let node = Arc::clone(&self.node);
-                let done = move |purged: Result<(), StreamError>| {
-                    let refused = |_| Response::Refused(Error::CLUSTER_UNREACHABLE);
-                    node.reply(reply_to, purged.map_or_else(refused, |()| Response::Done));
-                };
-                cluster.purge(channel.clone(), namespace, removal, Box::new(done));
-            }
+            Submitted::Purge(namespace) => self.purge(channel.clone(), namespace, reply_to),
             Submitted::Store(publication) => {
                 let counts = self.namespace_counts(channel).cloned();
                 let traced = traced.map(|traced| (traced, Arc::clone(&self.node)));
@@ -109,6 +109,17 @@ impl Shard {
             }
             Submitted::Remove => store::remove(&self.node, channel, reply_to),
         }
+    }
+
+    /// Removes the history of a channel from JetStream.
+    fn purge(&self, channel: ChannelName, namespace: NamespaceName, reply_to: ReplyTo) {
+        let Some(cluster) = &self.node.cluster else { return };
+        let node = Arc::clone(&self.node);
+        let done = move |purged: Result<(), StreamError>| {
+            let refused = |_| Response::Refused(Error::CLUSTER_UNREACHABLE);
+            node.reply(reply_to, purged.map_or_else(refused, |()| Response::Done));
+        };
+        cluster.purge(channel, namespace, removal, Box::new(done));
     }
 
     /// Why a publication cannot be sent to the other nodes: it is too large, or too much waits for NATS already.
@@ -148,6 +159,7 @@ impl Shard {
 
     /// Runs the channels' commands to their log backends, resumes requests that have waited, and sends deliveries.
     pub(super) fn run_backend_commands(&mut self) {
+        let _ends = EndsProcess::of("channels");
         self.send_deliveries();
         if self.node.cluster.is_none() && self.node.store().is_none() {
             return;

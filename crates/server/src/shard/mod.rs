@@ -8,7 +8,7 @@
 mod accept;
 pub(crate) mod acceptor;
 mod audience;
-mod backends;
+pub(crate) mod backends;
 mod bans;
 mod budget;
 mod client_facts;

@@ -8,7 +8,7 @@ use mio::Token;
 use touchline_engine::limit::RateLimits;
 use touchline_engine::session::Room;
 use touchline_engine::tracker::Tracked;
-use touchline_engine::{ConnectionId, Context, Session};
+use touchline_engine::{ClientProgram, ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
 use touchline_protocol::lines::{Lines, TooLong};
 use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_close, encode_frame};
@@ -398,7 +398,7 @@ impl Shard {
         if has_connected {
             self.settle_session(slot);
         }
-        if let Some((name, version)) = self.effects.program.take()
+        if let Some(ClientProgram { name, version }) = self.effects.program.take()
             && let Some(connection) = self.connections.get_mut(slot)
         {
             connection.program = self.metrics.programs.enter(&name, &version);

@@ -13,6 +13,7 @@ use super::budget::ANSWERS_AHEAD;
 use super::deliver;
 use super::state::{Drain, MESSAGES_MAX, Shard, TICK_MS, take_one};
 use crate::draining::note_connects;
+use crate::runtime::ends_process::EndsProcess;
 use crate::runtime::here::set_here;
 use crate::runtime::mailbox::Message;
 use crate::runtime::poller::Poller;
@@ -51,6 +52,7 @@ impl Drop for Installed<'_> {
 
 impl Runnable for Shard {
     fn turn(&mut self, events: &mio::Events, is_tick_due: bool) -> bool {
+        let _ends = EndsProcess::of("shard");
         self.begin_turn();
         self.follow_generation();
         for event in events {
@@ -74,6 +76,7 @@ impl Runnable for Shard {
     }
 
     fn run_inline(&mut self) -> bool {
+        let _ends = EndsProcess::of("shard");
         self.begin_turn();
         self.serve_mailbox();
         self.write_due(WRITES_MAX);

@@ -56,6 +56,7 @@ mod registry_refusals;
 mod remedies;
 mod sessions;
 mod site;
+mod steps;
 mod stream_consumers;
 mod support;
 mod token_checks;

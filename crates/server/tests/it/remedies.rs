@@ -44,6 +44,8 @@ fn a_refusal_names_what_is_wrong_and_the_key_or_the_name_that_was_meant() {
             json!({"scope": "device", "name": "a"}),
             r#"no such scope: no scope of registry.scopes is named "device"; did you mean devices?"#,
         ),
+        ("call", json!({"name": "a", "data": 1}), "bad request: scope is missing"),
+        ("lookup", json!({"scope": "devices"}), "bad request: name is missing"),
     ] {
         let refused = server.api(operation, request.clone());
         assert_eq!(refused["error"]["message"], message, "{operation} {request}: {refused}");
@@ -53,6 +55,24 @@ fn a_refusal_names_what_is_wrong_and_the_key_or_the_name_that_was_meant() {
     let refused: Value = serde_json::from_str(&text).expect("it is JSON");
     let message = r#"method not found: no operation is named "pubish"; did you mean publish?"#;
     assert_eq!((status, &refused["error"]["message"]), (404, &json!(message)));
+}
+
+#[test]
+fn a_field_that_an_operation_does_not_have_is_reported_where_causes_are() {
+    for is_reported in [true, false] {
+        let server = TestServer::with(|settings| settings.client.tell_refusal_cause = is_reported);
+        let publish = |body: &str| {
+            let head = format!("POST /api/publish HTTP/1.1\r\nHost: t\r\nX-API-Key: {}\r\n", super::support::KEY);
+            let request = format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            server.raw(request.as_bytes()).to_ascii_lowercase()
+        };
+        let misspelt = publish(r#"{"channel": "news", "data": 1, "idempotencykey": "k"}"#);
+        assert!(misspelt.contains(r#"{"result":{}}"#), "{misspelt}");
+        let warning =
+            "x-touchline-warning: \"idempotencykey\" is not a field of publish; did you mean idempotency_key?";
+        assert_eq!(misspelt.contains(warning), is_reported, "{misspelt}");
+        assert!(!publish(r#"{"channel": "news", "data": 1}"#).contains("x-touchline-warning"));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use touchline_protocol::Error;
 
 use super::hidden::hide;
+use crate::api::operation::RequestNode;
 use crate::api::reply::ErrorMode;
 use crate::api::serve::serve;
 use crate::api::version::NEWEST;
@@ -19,7 +20,9 @@ pub(super) async fn run(
     operation: &str,
     body: &[u8],
 ) -> (StatusCode, Vec<u8>, Option<String>) {
-    let reply = match serve(node, &ApiRights::ALL, operation, body, NEWEST.number).await {
+    let generation = node.generation();
+    let reply = match serve(RequestNode::new(node, &generation), &ApiRights::ALL, operation, body, NEWEST.number).await
+    {
         Ok(reply) => reply,
         Err(malformed) => {
             let text = malformed.to_string();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::api::callers::log_refused_operation;
-use crate::api::operation_error::OperationError;
+use crate::api::operation::{OperationError, RequestNode};
 use crate::auth::ApiCaller;
 use crate::transport::http::Origin;
 
@@ -11,6 +11,7 @@ use crate::transport::http::Origin;
 #[derive(Clone, Copy)]
 pub(super) struct GrpcCall<'c> {
     pub(super) origin: &'c Origin,
+    pub(super) node: RequestNode<'c>,
     pub(super) caller: &'c ApiCaller,
     /// The code of the error that the answer reports; 0 = no error.
     pub(super) refused: &'c Cell<u32>,

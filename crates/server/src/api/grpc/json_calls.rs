@@ -19,7 +19,7 @@ where
     Q: Message + Serialize,
     A: Message + DeserializeOwned,
 {
-    let node = &call.origin.node;
+    let node = call.node;
     let reply = match serde_json::to_vec(&message) {
         // The package names of the services contain the version: their messages are those of version 1.
         Ok(params) => {

@@ -24,6 +24,7 @@ use touchline_protocol::Error;
 use self::call::GrpcCall;
 use self::unary::refuse;
 use super::callers::{CallerRefusal, by_token};
+use super::operation::RequestNode;
 use crate::auth::ApiCaller;
 use crate::runtime::generation::Generation;
 use crate::runtime::operation_metrics::NO_OPERATION;
@@ -79,7 +80,14 @@ async fn call(origin: &Origin, request: Request<RequestBody>) -> Routed {
     });
     span.note("touchline.caller", || caller.name.clone());
     let refused = Cell::new(0);
-    let routed = within(&span, methods::answer(&GrpcCall { origin, caller, refused: &refused }, request)).await;
+    let routed = within(
+        &span,
+        methods::answer(
+            &GrpcCall { origin, node: RequestNode::new(node, &generation), caller, refused: &refused },
+            request,
+        ),
+    )
+    .await;
     if refused.get() > 0 {
         span.note("touchline.error.code", || refused.get().to_string());
         span.fail(|| "refused".to_owned());

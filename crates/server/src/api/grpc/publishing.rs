@@ -20,7 +20,7 @@ pub(super) async fn publish(call: GrpcCall<'_>, message: PublishRequest) -> Resu
         // A dry run asks the other nodes.
         return Box::pin(through_json(call, PublishOperation::NAME, message)).await;
     }
-    let node = &*call.origin.node;
+    let node = call.node;
     let PublishRequest { channel, data, b64data, skip_history, tags, idempotency_key, exclude_client, .. } = message;
     let request = Ok(publish::PublishRequest {
         channel,
@@ -63,7 +63,7 @@ pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> 
         exclude_user: message.exclude_user,
         dry_run: message.dry_run,
     });
-    Ok(match run_alone::<BroadcastOperation>(&call.origin.node, &call.caller.rights, request).await {
+    Ok(match run_alone::<BroadcastOperation>(call.node, &call.caller.rights, request).await {
         Ok(reply) => {
             let responses = reply.responses.into_iter().map(|outcome| match outcome {
                 ChannelOutcome::Result(reply) => published(reply),

@@ -6,9 +6,8 @@ use touchline_protocol::Error;
 
 use super::info::InfoRequest;
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::console::Activity;
-use crate::node::Node;
 
 /// The most changes in one answer.
 const ENTRIES_MAX: usize = 1_000;
@@ -45,7 +44,7 @@ impl Operation for ActivityOperation {
     type Request<'a> = InfoRequest;
     type Reply = ActivityReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<ActivityReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<ActivityReply, OperationError> {
         Ok(ActivityReply { activity: node.console.activity.newest(ENTRIES_MAX), missing_nodes: Vec::new() })
     }
 

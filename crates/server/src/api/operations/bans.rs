@@ -8,10 +8,9 @@ use touchline_protocol::fact::{FactChange, NAME_LEN_MAX, is_name};
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
 use crate::backend::fact_changes;
-use crate::node::Node;
 
 /// The errors of the backend that keeps the bans.
 const ERRORS: &[Error] =
@@ -34,7 +33,7 @@ fn seconds(field: &'static str, at: i64) -> Result<u32, OperationError> {
 }
 
 /// Adds a ban that ends at `expire_at`, in Unix seconds; 0 = the ban does not end.
-async fn put(node: &Node, ban: Ban, expire_at: i64) -> Result<EmptyReply, OperationError> {
+async fn put(node: RequestNode<'_>, ban: Ban, expire_at: i64) -> Result<EmptyReply, OperationError> {
     let now_s = node.clock.now_ms() / 1_000;
     let expires_s = u64::from(seconds("expire_at", expire_at)?);
     if expires_s > 0 && expires_s <= now_s {
@@ -43,7 +42,7 @@ async fn put(node: &Node, ban: Ban, expire_at: i64) -> Result<EmptyReply, Operat
     if !node.generation().session.bans.has_room(&ban, node.generation().settings.security.bans_max_entries, now_s) {
         return Err(Error::LIMIT_EXCEEDED.into());
     }
-    fact_changes::change(node, FactChange::Put(ban.fact(expires_s))).await?;
+    fact_changes::change(&node, FactChange::Put(ban.fact(expires_s))).await?;
     Ok(EmptyReply {})
 }
 
@@ -78,7 +77,7 @@ impl Operation for BlockUserOperation {
     type Request<'a> = BlockUserRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: BlockUserRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: BlockUserRequest) -> Result<EmptyReply, OperationError> {
         put(node, Ban::User(name("user", request.user)?), request.expire_at).await
     }
 }
@@ -109,9 +108,9 @@ impl Operation for UnblockUserOperation {
     type Request<'a> = UnblockUserRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: UnblockUserRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: UnblockUserRequest) -> Result<EmptyReply, OperationError> {
         let ban = Ban::User(name("user", request.user)?);
-        fact_changes::change(node, FactChange::Remove(ban.key())).await?;
+        fact_changes::change(&node, FactChange::Remove(ban.key())).await?;
         Ok(EmptyReply {})
     }
 }
@@ -147,7 +146,7 @@ impl Operation for RevokeTokenOperation {
     type Request<'a> = RevokeTokenRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: RevokeTokenRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: RevokeTokenRequest) -> Result<EmptyReply, OperationError> {
         put(node, Ban::Token(name("uid", request.uid)?), request.expire_at).await
     }
 }
@@ -197,7 +196,7 @@ impl Operation for InvalidateUserTokensOperation {
     type Request<'a> = InvalidateUserTokensRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: InvalidateUserTokensRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: InvalidateUserTokensRequest) -> Result<EmptyReply, OperationError> {
         let user = name("user", request.user)?;
         if !request.channel.is_empty() {
             // Ignoring the channel would end more connections than the caller asked for.

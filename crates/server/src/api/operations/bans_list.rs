@@ -11,11 +11,10 @@ use touchline_protocol::fact::{Fact, FactKey};
 use touchline_store::{FactListing, StoreRefusal};
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields, plain};
 use crate::backend::facts::FactBackend;
 use crate::backend::store::refused;
-use crate::node::Node;
 
 /// The number of bans in one answer: the default, and the maximum.
 const BANS_PAGE: usize = 100;
@@ -103,7 +102,7 @@ impl Operation for BansOperation {
     type Request<'a> = BansRequest;
     type Reply = BansReply;
 
-    async fn run(node: &Node, request: BansRequest) -> Result<BansReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: BansRequest) -> Result<BansReply, OperationError> {
         let BansRequest { kind, limit, cursor } = request;
         let limit = if limit == 0 { BANS_PAGE } else { limit.min(BANS_PAGE_MAX) };
         let kind = match &*kind {
@@ -119,7 +118,7 @@ impl Operation for BansOperation {
 }
 
 /// Loads a page of the facts that are bans, from the backend that keeps them.
-async fn page(node: &Node, listing: FactListing) -> Result<Vec<Fact>, OperationError> {
+async fn page(node: RequestNode<'_>, listing: FactListing) -> Result<Vec<Fact>, OperationError> {
     match (FactBackend::of(&node.generation().settings), node.store()) {
         (FactBackend::Primary, Some(store)) => {
             let (reply, facts) = oneshot::channel();

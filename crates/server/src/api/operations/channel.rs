@@ -9,10 +9,9 @@ use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{channel_options, nullable, nullable_fields};
 use crate::auth::NamedChannels;
-use crate::node::Node;
 use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::{Inspection, Message};
 
@@ -104,7 +103,7 @@ impl Operation for ChannelOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: ChannelFactsRequest) -> Result<ChannelReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: ChannelFactsRequest) -> Result<ChannelReply, OperationError> {
         let generation = node.generation();
         channel_options(&generation, "channel", &request.channel)?;
         let channel: ChannelName = request.channel.as_str().into();

@@ -9,11 +9,10 @@ use touchline_store::{ChannelDescription, Search, SearchResult, Store, StoreRefu
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{channel_options, nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::backend::store::refused;
-use crate::node::Node;
 
 /// The longest title, kind and tag, in bytes.
 const TEXT_MAX: usize = 1_024;
@@ -73,10 +72,10 @@ impl Operation for ChannelSetOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: SetRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: SetRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         let SetRequest { channel, title, description, kind, tags } = request;
-        channel_options(&node.generation(), "channel", &channel)?;
+        channel_options(node.generation(), "channel", &channel)?;
         let are_short = tags.len() <= TAGS_MAX && tags.iter().all(|tag| tag.len() <= TEXT_MAX);
         for (field, fits) in [
             ("title", title.len() <= TEXT_MAX),
@@ -114,7 +113,7 @@ impl Operation for ChannelRemoveOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: DescriptionRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: DescriptionRequest) -> Result<EmptyReply, OperationError> {
         let store = directory(node)?;
         plain("channel", [&request.channel])?;
         if request.channel.is_empty() {
@@ -174,7 +173,7 @@ impl Operation for ChannelGetOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: DescriptionRequest) -> Result<DescribedChannel, OperationError> {
+    async fn run(node: RequestNode<'_>, request: DescriptionRequest) -> Result<DescribedChannel, OperationError> {
         plain("channel", [&request.channel])?;
         let found = found(node, Search::Channel(request.channel)).await?.into_iter().next();
         Ok(found.ok_or(Error::CHANNEL_NOT_DESCRIBED)?.description.into())
@@ -242,7 +241,7 @@ impl Operation for ChannelsSearchOperation {
     type Request<'a> = SearchRequest;
     type Reply = FoundReply;
 
-    async fn run(node: &Node, request: SearchRequest) -> Result<FoundReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: SearchRequest) -> Result<FoundReply, OperationError> {
         let SearchRequest { query, kind, tag, limit, offset } = request;
         if query.len() > TEXT_MAX {
             return Err(OperationError::bad("query"));
@@ -293,14 +292,14 @@ impl Operation for ChannelsSimilarOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: SimilarRequest) -> Result<FoundReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: SimilarRequest) -> Result<FoundReply, OperationError> {
         plain("channel", [&request.channel])?;
         list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await
     }
 }
 
-fn directory(node: &Node) -> Result<&Store, Error> {
-    node.store().filter(|_| node.generation().settings.store.directory).ok_or(Error::NOT_AVAILABLE)
+fn directory(node: RequestNode<'_>) -> Result<&Store, Error> {
+    node.node().store().filter(|_| node.generation().settings.store.directory).ok_or(Error::NOT_AVAILABLE)
 }
 
 fn page(limit: usize) -> usize {
@@ -317,7 +316,7 @@ async fn written(write: impl FnOnce(touchline_store::OnDone)) -> Result<EmptyRep
     Ok(EmptyReply {})
 }
 
-async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
+async fn found(node: RequestNode<'_>, find: Search) -> Result<Vec<SearchResult>, Error> {
     let (reply, found) = oneshot::channel();
     directory(node)?.search(
         find,
@@ -328,7 +327,7 @@ async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
     found.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)
 }
 
-async fn list(node: &Node, find: Search) -> Result<FoundReply, OperationError> {
+async fn list(node: RequestNode<'_>, find: Search) -> Result<FoundReply, OperationError> {
     let ranked = found(node, find).await?.into_iter().map(|SearchResult { description, score }| DescribedChannel {
         // Six digits after the decimal point. Further digits would show only the order of the additions.
         score: Some((score * 1e6).round() / 1e6),

@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
 use crate::net::glob::{Glob, PATTERN_MAX};
-use crate::node::Node;
 use crate::runtime::mailbox::Inspection;
 
 /// A request for the channels that have subscribers.
@@ -114,7 +113,7 @@ impl Operation for ChannelsOperation {
     type Request<'a> = ChannelsRequest;
     type Reply = ChannelsReply;
 
-    async fn run(node: &Node, request: ChannelsRequest) -> Result<ChannelsReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: ChannelsRequest) -> Result<ChannelsReply, OperationError> {
         let pattern = match request.pattern.as_str() {
             "" => None,
             pattern => Some(Arc::new(Glob::parse(pattern).ok_or(OperationError::bad("pattern"))?)),

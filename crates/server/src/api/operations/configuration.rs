@@ -8,8 +8,7 @@ use touchline_protocol::Error;
 
 use super::info::InfoRequest;
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
-use crate::node::Node;
+use crate::api::operation::{Operation, OperationError, RequestNode};
 
 /// The configuration that a node uses.
 #[derive(Serialize, JsonSchema)]
@@ -57,7 +56,7 @@ impl Operation for ConfigurationOperation {
     type Request<'a> = InfoRequest;
     type Reply = ConfigurationReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<ConfigurationReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<ConfigurationReply, OperationError> {
         let generation = node.generation();
         let restart = |key: &str| takes_restart(key, &generation.settings);
         let written = generation.written.iter().map(|written| {

@@ -17,12 +17,11 @@ use crate::api::connection_cursor::{CURSOR_SIZE_MAX, ConnectionCursor, Connectio
 use crate::api::connection_page::{ConnectionPage, page};
 use crate::api::description::OperationScope;
 use crate::api::json::WriteJson;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
 use crate::api::shapes::{ConnectionInfoShape, FilterNodeShape};
 use crate::auth::NamedChannels;
 use crate::net::transport::Transport;
-use crate::node::Node;
 use crate::runtime::connection_query::{ConnectionFilter, ConnectionQuery, ConnectionRow, ConnectionSelection};
 
 /// The most users that one request may name.
@@ -87,7 +86,7 @@ pub(crate) struct ConnectionsRequest {
 impl ConnectionsRequest {
     /// # Errors
     /// 107 when several fields select, or a field holds a value that selects nothing.
-    fn selection(&self, node: &Node) -> Result<ConnectionSelection, OperationError> {
+    fn selection(&self, node: RequestNode<'_>) -> Result<ConnectionSelection, OperationError> {
         let given = [
             ("user", self.user.is_some()),
             ("users", self.users.is_some()),
@@ -130,7 +129,7 @@ impl ConnectionsRequest {
 
     /// # Errors
     /// 107 for an unknown transport, and for an address or filter that is not valid.
-    fn filter(&self, node: &Node) -> Result<ConnectionFilter, OperationError> {
+    fn filter(&self, node: RequestNode<'_>) -> Result<ConnectionFilter, OperationError> {
         let some = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
         let transport = |text: &str| {
             let known = Transport::ALL.into_iter().find(|transport| transport.as_str() == text);
@@ -317,7 +316,7 @@ impl Operation for ConnectionsOperation {
         NamedChannels::One(request.channel.as_deref().unwrap_or_default())
     }
 
-    async fn run(node: &Node, request: Box<ConnectionsRequest>) -> Result<ConnectionsReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: Box<ConnectionsRequest>) -> Result<ConnectionsReply, OperationError> {
         let limit = request.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(OperationError::bad("limit"));
@@ -334,7 +333,7 @@ impl Operation for ConnectionsOperation {
             _ => limit,
         };
         let ConnectionPage { rows, next } = match place.unwrap_or(Some(ConnectionPlace(0, 0))) {
-            Some(place) => page(node, &Arc::new(query), place, rows_max).await?,
+            Some(place) => page(&node, &Arc::new(query), place, rows_max).await?,
             None => ConnectionPage { rows: Vec::new(), next: None },
         };
         let mut reply = ConnectionsReply::new(limit, earlier, list);

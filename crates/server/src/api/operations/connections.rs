@@ -14,11 +14,10 @@ use touchline_protocol::websocket::CLOSE_REASON_MAX;
 use touchline_protocol::{Disconnect, Error};
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{channel_options, nullable, nullable_fields, payload};
 use crate::api::targets::{CommandReply, Targets, USERS_MAX};
 use crate::auth::NamedChannels;
-use crate::node::Node;
 use crate::runtime::mailbox::ConnectionAction;
 use crate::runtime::pacer::PACE_MAX;
 
@@ -130,9 +129,12 @@ impl Operation for SubscribeOperation {
         reply.merge(others);
     }
 
-    async fn run<'a>(node: &'a Node, request: Box<SubscribeRequest<'a>>) -> Result<CommandReply, OperationError> {
+    async fn run<'a>(
+        node: RequestNode<'a>,
+        request: Box<SubscribeRequest<'a>>,
+    ) -> Result<CommandReply, OperationError> {
         let targets = targets!(request).check()?;
-        channel_options(&node.generation(), "channel", &request.channel)?;
+        channel_options(node.generation(), "channel", &request.channel)?;
         let subscription = ServerSubscription {
             info: payload(("info", "b64info"), request.info, &request.b64info)?,
             data: payload(("data", "b64data"), request.data, &request.b64data)?,
@@ -143,7 +145,7 @@ impl Operation for SubscribeOperation {
             expire_at_s: u32::try_from(request.expire_at).map_err(|_| OperationError::bad("expire_at"))?,
         };
         let action = ConnectionAction::Subscribe { channel: request.channel, subscription };
-        targets.command(node, action).await
+        targets.command(&node, action).await
     }
 }
 
@@ -202,10 +204,10 @@ impl Operation for UnsubscribeOperation {
         reply.merge(others);
     }
 
-    async fn run(node: &Node, request: UnsubscribeRequest) -> Result<CommandReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: UnsubscribeRequest) -> Result<CommandReply, OperationError> {
         let targets = targets!(request).check()?;
         let action = ConnectionAction::Unsubscribe { channel: request.channel };
-        targets.command(node, action).await
+        targets.command(&node, action).await
     }
 }
 
@@ -274,7 +276,7 @@ impl Operation for DisconnectOperation {
         reply.merge(others);
     }
 
-    async fn run(node: &Node, request: DisconnectRequest) -> Result<CommandReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: DisconnectRequest) -> Result<CommandReply, OperationError> {
         let targets = targets!(request).check()?;
         let why = match request.disconnect {
             None => Disconnect::FORCE_NO_RECONNECT,
@@ -286,7 +288,7 @@ impl Operation for DisconnectOperation {
         // A text that is not a client id names no connection.
         let except = request.whitelist.iter().filter_map(|client| client_from_text(client)).collect();
         let action = ConnectionAction::Disconnect { why, except };
-        targets.command(node, action).await
+        targets.command(&node, action).await
     }
 }
 
@@ -325,7 +327,7 @@ impl Operation for ClientUserOperation {
     type Request<'a> = ClientUserRequest;
     type Reply = ClientUserReply;
 
-    async fn run(node: &Node, request: ClientUserRequest) -> Result<ClientUserReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: ClientUserRequest) -> Result<ClientUserReply, OperationError> {
         let owner = client_from_text(&request.client).ok_or(OperationError::bad("client"))?;
         let user = node.user_of(owner).await.ok_or(Error::NOT_REGISTERED)?;
         Ok(ClientUserReply { user })
@@ -388,7 +390,7 @@ impl Operation for RefreshOperation {
         reply.merge(others);
     }
 
-    async fn run<'a>(node: &'a Node, request: RefreshRequest<'a>) -> Result<CommandReply, OperationError> {
+    async fn run<'a>(node: RequestNode<'a>, request: RefreshRequest<'a>) -> Result<CommandReply, OperationError> {
         let targets = targets!(request).check()?;
         let at = u64::try_from(request.expire_at).map_err(|_| OperationError::bad("expire_at"))?;
         let action = ConnectionAction::Refresh {
@@ -396,6 +398,6 @@ impl Operation for RefreshOperation {
             expire_at_s: (at > 0).then_some(at),
             info: payload(("info", "info"), request.info, "")?,
         };
-        targets.command(node, action).await
+        targets.command(&node, action).await
     }
 }

@@ -6,8 +6,7 @@ use touchline_protocol::Error;
 
 use super::info::InfoRequest;
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
-use crate::node::Node;
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 
 /// The consumers of all nodes.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -60,7 +59,7 @@ impl Operation for ConsumersOperation {
     type Request<'a> = InfoRequest;
     type Reply = ConsumersReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<ConsumersReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<ConsumersReply, OperationError> {
         let generation = node.generation();
         let of_node = generation.settings.node.name.clone();
         let consumers = generation.consumers.iter().map(|consumer| {

@@ -10,9 +10,8 @@ use touchline_protocol::Error;
 use touchline_store::ledger::{DeadLetter, LedgerError};
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields, plain};
-use crate::node::Node;
 use crate::runtime::event_mailbox::{DeadReply, DeadRequest, EventMessage};
 
 /// The number of dead letters in one answer: the default, and the maximum.
@@ -26,7 +25,7 @@ const DEAD_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::STORE_UNAVAILABLE];
 
 /// Sends a request to the thread that delivers events, and waits for the answer.
 pub(super) async fn ask<T>(
-    node: &Node,
+    node: RequestNode<'_>,
     request: impl FnOnce(DeadReply<T>) -> DeadRequest,
 ) -> Result<T, OperationError> {
     let (reply, answer) = oneshot::channel();
@@ -104,7 +103,7 @@ impl Operation for EventsDeadOperation {
     type Request<'a> = DeadRequestFields;
     type Reply = DeadLettersReply;
 
-    async fn run(node: &Node, request: DeadRequestFields) -> Result<DeadLettersReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: DeadRequestFields) -> Result<DeadLettersReply, OperationError> {
         let DeadRequestFields { endpoint, limit, cursor } = request;
         let limit = if limit == 0 { DEAD_PAGE } else { limit.min(DEAD_PAGE_MAX) };
         let letters = page(node, &endpoint, cursor, limit).await?;
@@ -114,7 +113,12 @@ impl Operation for EventsDeadOperation {
 }
 
 /// Loads a page of the dead letters of one endpoint, or of all endpoints.
-async fn page(node: &Node, endpoint: &str, behind: u64, limit: u32) -> Result<Vec<DeadLetter>, OperationError> {
+async fn page(
+    node: RequestNode<'_>,
+    endpoint: &str,
+    behind: u64,
+    limit: u32,
+) -> Result<Vec<DeadLetter>, OperationError> {
     plain("endpoint", [endpoint])?;
     let behind = i64::try_from(behind).map_err(|_| OperationError::bad("cursor"))? as u64;
     let endpoint = Some(endpoint.to_owned()).filter(|endpoint| !endpoint.is_empty());
@@ -160,7 +164,7 @@ pub(crate) struct DeadCountReply {
 }
 
 /// Returns the numbers of the dead letters that a request selects.
-async fn chosen(node: &Node, choice: DeadChoice) -> Result<Vec<u64>, OperationError> {
+async fn chosen(node: RequestNode<'_>, choice: DeadChoice) -> Result<Vec<u64>, OperationError> {
     let DeadChoice { ids, endpoint } = choice;
     if ids.is_empty() == endpoint.is_empty() || ids.len() > DEAD_PAGE_MAX as usize {
         return Err(OperationError::bad("ids"));
@@ -190,7 +194,7 @@ impl Operation for EventsDeadRetryOperation {
     type Request<'a> = DeadChoice;
     type Reply = DeadCountReply;
 
-    async fn run(node: &Node, request: DeadChoice) -> Result<DeadCountReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: DeadChoice) -> Result<DeadCountReply, OperationError> {
         let ids = chosen(node, request).await?;
         Ok(DeadCountReply { count: ask(node, |reply| DeadRequest::Retry { ids, reply }).await? })
     }
@@ -212,7 +216,7 @@ impl Operation for EventsDeadDropOperation {
     type Request<'a> = DeadChoice;
     type Reply = DeadCountReply;
 
-    async fn run(node: &Node, request: DeadChoice) -> Result<DeadCountReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: DeadChoice) -> Result<DeadCountReply, OperationError> {
         let ids = chosen(node, request).await?;
         Ok(DeadCountReply { count: ask(node, |reply| DeadRequest::Drop { ids, reply }).await? })
     }

@@ -12,8 +12,7 @@ use touchline_protocol::publication::LogPosition;
 use touchline_protocol::stream::StreamPosition;
 use touchline_protocol::{Error, Publication};
 
-use crate::api::operation::{OperationError, OtherNodes};
-use crate::node::Node;
+use crate::api::operation::{OperationError, OtherNodes, RequestNode};
 use crate::runtime::audience::{AudienceQuestion, NodeAudience};
 use crate::runtime::mailbox::Message;
 
@@ -40,7 +39,7 @@ impl Audience {
     /// # Errors
     /// 111 when a shard already has too many such requests.
     pub(super) async fn here(
-        node: &Node,
+        node: RequestNode<'_>,
         channel: &str,
         publish: Publish,
         is_kept: bool,
@@ -77,7 +76,7 @@ impl Audience {
 }
 
 /// Returns the position of a channel, as far as it is known.
-async fn top(node: &Node, channel: &str) -> StreamPosition {
+async fn top(node: RequestNode<'_>, channel: &str) -> StreamPosition {
     let history = History { limit: Some(0), ..History::default() };
     match node.request_home(channel, ChannelRequest::History(Box::new(history))).await {
         Response::History { position, .. } => position,

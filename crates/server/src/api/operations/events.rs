@@ -6,9 +6,8 @@ use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
-use crate::node::Node;
 use crate::runtime::event_mailbox::EventMessage;
 
 /// A request to send events to an endpoint again.
@@ -38,7 +37,7 @@ impl Operation for EventsResumeOperation {
     type Request<'a> = EventsResumeRequest;
     type Reply = EmptyReply;
 
-    async fn run(node: &Node, request: EventsResumeRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: EventsResumeRequest) -> Result<EmptyReply, OperationError> {
         let events = node.events.get().ok_or(Error::NOT_AVAILABLE)?;
         if !node.generation().settings.events.iter().any(|events| events.name == request.endpoint) {
             return Err(OperationError::bad("endpoint"));

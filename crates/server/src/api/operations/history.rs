@@ -11,11 +11,10 @@ use touchline_protocol::{Error, encode};
 
 use crate::api::description::OperationScope;
 use crate::api::json::{EmptyReply, WrittenJson};
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{OneChannelRequest, nullable, nullable_fields};
 use crate::api::shapes::HistoryShape;
 use crate::auth::NamedChannels;
-use crate::node::Node;
 
 /// A request for the publications of a channel.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -79,7 +78,7 @@ impl Operation for HistoryOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: HistoryRequest) -> Result<WrittenJson<HistoryShape>, OperationError> {
+    async fn run(node: RequestNode<'_>, request: HistoryRequest) -> Result<WrittenJson<HistoryShape>, OperationError> {
         let history = History {
             limit: usize::try_from(request.limit).ok(),
             since: request
@@ -127,7 +126,7 @@ impl Operation for HistoryRemoveOperation {
         request.named()
     }
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: OneChannelRequest) -> Result<EmptyReply, OperationError> {
         match node.request_home(&request.channel, ChannelRequest::HistoryRemove).await {
             Response::Done => Ok(EmptyReply {}),
             Response::Refused(error) => Err(error.into()),

@@ -12,10 +12,9 @@ use touchline_store::{
 };
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{nullable, nullable_fields, plain};
 use crate::backend::store::{drop_messages, refused};
-use crate::node::Node;
 
 /// The number of names or messages in one answer: the default, and the maximum.
 const INBOX_PAGE: usize = 100;
@@ -36,18 +35,18 @@ fn page_size(limit: usize) -> usize {
 }
 
 /// Returns the primary database; 108 if the node has none.
-fn database(node: &Node) -> Result<&Store, OperationError> {
-    Ok(node.store().ok_or(Error::NOT_AVAILABLE)?)
+fn database(node: RequestNode<'_>) -> Result<&Store, OperationError> {
+    Ok(node.node().store().ok_or(Error::NOT_AVAILABLE)?)
 }
 
 /// Checks that a scope of this name exists.
-pub(super) fn check_scope(node: &Node, scope: &str) -> Result<(), OperationError> {
+pub(super) fn check_scope(node: RequestNode<'_>, scope: &str) -> Result<(), OperationError> {
     plain("scope", [scope])?;
     node.generation().session.scopes.find(scope).map(|_| ()).ok_or(Error::NO_SUCH_SCOPE.into())
 }
 
 /// Returns the place of the inbox that a request names.
-fn place_of(node: &Node, scope: String, name: String) -> Result<InboxPlace, OperationError> {
+fn place_of(node: RequestNode<'_>, scope: String, name: String) -> Result<InboxPlace, OperationError> {
     check_scope(node, &scope)?;
     plain("name", [&name])?;
     if name.is_empty() {
@@ -148,7 +147,7 @@ impl Operation for InboxNamesOperation {
     type Request<'a> = InboxNamesRequest;
     type Reply = InboxNamesReply;
 
-    async fn run(node: &Node, request: InboxNamesRequest) -> Result<InboxNamesReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: InboxNamesRequest) -> Result<InboxNamesReply, OperationError> {
         let store = database(node)?;
         let InboxNamesRequest { scope, prefix, limit, cursor } = request;
         plain("prefix", [&prefix])?;
@@ -275,7 +274,7 @@ impl Operation for InboxListOperation {
     type Request<'a> = InboxListRequest;
     type Reply = InboxListReply;
 
-    async fn run(node: &Node, request: InboxListRequest) -> Result<InboxListReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: InboxListRequest) -> Result<InboxListReply, OperationError> {
         let store = database(node)?;
         let InboxListRequest { scope, name, limit, cursor } = request;
         let place = place_of(node, scope, name)?;
@@ -352,7 +351,7 @@ impl Operation for InboxDropOperation {
     type Request<'a> = InboxDropRequest;
     type Reply = InboxDropReply;
 
-    async fn run(node: &Node, request: InboxDropRequest) -> Result<InboxDropReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: InboxDropRequest) -> Result<InboxDropReply, OperationError> {
         database(node)?;
         let InboxDropRequest { scope, name, ids } = request;
         let place = place_of(node, scope, name)?;
@@ -365,7 +364,7 @@ impl Operation for InboxDropOperation {
         let mut step = InboxDrop { place, ids, until: ID_MAX, limit: DROP_STEP };
         let mut dropped = 0;
         loop {
-            let told: DroppedMessages = asked(|reply| drop_messages(node, step.clone(), reply)).await?;
+            let told: DroppedMessages = asked(|reply| drop_messages(&node, step.clone(), reply)).await?;
             dropped += told.count;
             if !is_all || told.count < DROP_STEP {
                 return Ok(InboxDropReply { dropped, missing_nodes: Vec::new() });

@@ -10,8 +10,7 @@ use serde_json::value::RawValue;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
-use crate::node::Node;
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::runtime::mailbox::Inspection;
 use crate::runtime::process;
 
@@ -116,7 +115,7 @@ fn rounded(number: f64, digits: i32) -> f64 {
 }
 
 /// Returns all counters of the node, without labels.
-fn counts(node: &Node) -> Vec<(&'static str, u64)> {
+fn counts(node: RequestNode<'_>) -> Vec<(&'static str, u64)> {
     node.collector().values().chain([("api_requests", node.api_requests())]).collect()
 }
 
@@ -151,7 +150,7 @@ impl Operation for InfoOperation {
     type Request<'a> = InfoRequest;
     type Reply = InfoReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<InfoReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<InfoReply, OperationError> {
         let num_channels = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
         let others = node.others_with_other_configuration();
         let up_s = node.clock.elapsed_us() as f64 / 1e6;

@@ -10,11 +10,10 @@ use touchline_protocol::Error;
 use super::info::InfoRequest;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::watching::look;
 use crate::console::{Activity, HOUR_STEP_MS, NATS_CUT, NODE_LOST, Problem, ProblemSeverity, RUNBOOK, Sample};
 use crate::draining::{connect_rate, forecast};
-use crate::node::Node;
 use crate::runtime::meters::BOUNDS_US;
 use crate::runtime::process::VERSION;
 
@@ -140,9 +139,9 @@ impl Operation for OverviewOperation {
     type Request<'a> = InfoRequest;
     type Reply = OverviewReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<OverviewReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<OverviewReply, OperationError> {
         node.console.note_look(node.clock.now_ms());
-        look(node);
+        look(&node);
         let report = report(node);
         let mut problems = node.console.watch().problems.present();
         leave_out_others(&mut problems);
@@ -217,7 +216,7 @@ fn of_cluster(reply: &OverviewReply) -> Vec<Problem> {
     problems
 }
 
-fn report(node: &Node) -> OverviewNode {
+fn report(node: RequestNode<'_>) -> OverviewNode {
     let watch = node.console.watch();
     let now = watch.samples.now().copied().unwrap_or_default();
     let before = watch.samples.before(RATE_TIME_MS).copied().unwrap_or(now);
@@ -251,8 +250,8 @@ fn report(node: &Node) -> OverviewNode {
         version: VERSION.to_owned(),
         config_generation: node.generation().number,
         uptime_s: node.clock.elapsed_us() / 1_000_000,
-        connect_rate: connect_rate(node),
-        drain_s: rounded(forecast(node).seconds),
+        connect_rate: connect_rate(&node),
+        drain_s: rounded(forecast(&node).seconds),
         at_ms: now.at_ms,
     }
 }
@@ -261,7 +260,7 @@ fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-fn dependencies(node: &Node) -> Vec<Dependency> {
+fn dependencies(node: RequestNode<'_>) -> Vec<Dependency> {
     let generation = node.generation();
     let name = generation.settings.node.name.clone();
     let mut all = Vec::new();
@@ -347,7 +346,7 @@ impl Operation for OverviewHistoryOperation {
     type Request<'a> = InfoRequest;
     type Reply = OverviewHistoryReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<OverviewHistoryReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<OverviewHistoryReply, OperationError> {
         let watch = node.console.watch();
         let hour: Vec<&Sample> = watch.samples.hour().collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;

@@ -7,11 +7,10 @@ use touchline_registry::OwnerId;
 
 use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{OneChannelRequest, channel_options};
 use crate::api::shapes::{PresenceShape, PresenceStatsShape};
 use crate::auth::NamedChannels;
-use crate::node::Node;
 
 /// The operation `presence`. If the channel has more clients than `client.presence_max_clients`, the reply is a sample.
 /// The reply marks the sample and gives the exact number.
@@ -41,7 +40,7 @@ impl Operation for PresenceOperation {
         request.named()
     }
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
         let OneChannelRequest { channel } = request;
         let limit = node.generation().settings.client.presence_max_clients;
         ask(node, &channel, DirectoryRequest::Presence { channel: channel.as_str().into(), limit }).await
@@ -69,7 +68,7 @@ impl Operation for PresenceStatsOperation {
         request.named()
     }
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: OneChannelRequest) -> Result<Self::Reply, OperationError> {
         let OneChannelRequest { channel } = request;
         ask(node, &channel, DirectoryRequest::PresenceStats { channel: channel.as_str().into() }).await
     }
@@ -77,8 +76,12 @@ impl Operation for PresenceStatsOperation {
 
 const PRESENCE_ERRORS: &[Error] = &[Error::UNKNOWN_CHANNEL, Error::NOT_AVAILABLE];
 
-async fn ask<S>(node: &Node, channel: &str, request: DirectoryRequest) -> Result<WrittenJson<S>, OperationError> {
-    if !channel_options(&node.generation(), "channel", channel)?.presence {
+async fn ask<S>(
+    node: RequestNode<'_>,
+    channel: &str,
+    request: DirectoryRequest,
+) -> Result<WrittenJson<S>, OperationError> {
+    if !channel_options(node.generation(), "channel", channel)?.presence {
         return Err(Error::NOT_AVAILABLE.into());
     }
     let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };

@@ -16,11 +16,10 @@ use touchline_protocol::stream::{Epoch, StreamPosition};
 use super::dry_run::Audience;
 use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
-use crate::api::operation::{Operation, OperationError, OtherNodes, Placed as _, yield_sometimes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, Placed as _, RequestNode};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, plain};
+use crate::api::steps::{STEPS_AT_A_TIME, run_steps};
 use crate::auth::NamedChannels;
-use crate::node::Node;
-use crate::runtime::generation::Generation;
 use crate::traces::{TRACEPARENT, handed_on};
 
 /// The most channels that one broadcast may name.
@@ -239,10 +238,9 @@ impl Operation for PublishOperation {
         reply.audience.iter_mut().for_each(|audience| audience.merge(others));
     }
 
-    async fn run<'a>(node: &'a Node, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
+    async fn run<'a>(node: RequestNode<'a>, request: PublishRequest<'a>) -> Result<PublishReply, OperationError> {
         let is_dry_run = request.dry_run;
-        let generation = node.generation();
-        let (channel, options, publish) = Self::checked(node, &generation, request)?;
+        let (channel, options, publish) = Self::checked(node, request)?;
         if is_dry_run {
             return Box::pin(dry_run(node, &channel, options, publish)).await;
         }
@@ -257,13 +255,12 @@ impl PublishOperation {
     /// 107 for a field that cannot be used, 102 for an unknown namespace.
     #[inline]
     pub(in crate::api) fn checked<'g>(
-        node: &Node,
-        generation: &'g Generation,
+        node: RequestNode<'g>,
         request: PublishRequest<'_>,
     ) -> Result<(String, &'g ChannelOptions, Publish), OperationError> {
         check_keys(node, &request.idempotency_key, &request.version_epoch)?;
         let exclusion = exclusion(&request.exclude_client, &request.exclude_user)?;
-        let options = channel_options(generation, "channel", &request.channel)?;
+        let options = channel_options(node.generation(), "channel", &request.channel)?;
         let data = GivenData::read(request.data, &request.b64data)?.formatted(options)?;
         let publish = Publish {
             content: Content {
@@ -343,7 +340,7 @@ impl Operation for BroadcastOperation {
         NamedChannels::Many(&request.channels)
     }
 
-    async fn run<'a>(node: &'a Node, request: BroadcastRequest<'a>) -> Result<BroadcastReply, OperationError> {
+    async fn run<'a>(node: RequestNode<'a>, request: BroadcastRequest<'a>) -> Result<BroadcastReply, OperationError> {
         if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {
             return Err(OperationError::bad("channels"));
         }
@@ -355,32 +352,27 @@ impl Operation for BroadcastOperation {
         let data = GivenData::read(request.data, &request.b64data)?;
         let tags = traced(request.tags);
         let expires_ms = expiry(node, request.expires_in);
-        let mut responses = Vec::with_capacity(request.channels.len());
-        for (index, channel) in request.channels.iter().enumerate() {
-            let make = |data| Publish {
-                content: Content { data, tags: tags.clone(), info: None, expires_ms },
+        let publish = async |channel: &String| {
+            let options = channel_options(node.generation(), "channels", channel)?;
+            let publish = Publish {
+                content: Content { data: data.formatted(options)?, tags: tags.clone(), info: None, expires_ms },
                 exclusion: exclusion.clone(),
                 skip_history: request.skip_history,
                 idempotency_key: request.idempotency_key.as_str().into(),
                 version: request.version,
                 version_epoch: request.version_epoch.as_str().into(),
             };
-            let data =
-                channel_options(&node.generation(), "channels", channel).and_then(|options| data.formatted(options));
-            let outcome = match data {
-                Ok(data) => publish_one(node, channel, make(data)).await,
-                Err(refusal) => Err(refusal),
-            };
-            responses.push(match outcome {
-                Ok(position) => ChannelOutcome::Result(position),
-                Err(refusal) => {
-                    node.metrics_here().operations.count_error(BroadcastOperation::PLACE, refusal.error.code);
-                    ChannelOutcome::Error(refusal.into())
-                }
-            });
-            yield_sometimes(index).await;
-        }
-        Ok(BroadcastReply { responses })
+            publish_one(node, channel, publish).await
+        };
+        let outcomes = run_steps(node, request.channels.iter().map(publish), STEPS_AT_A_TIME).await;
+        let responses = outcomes.into_iter().map(|outcome| match outcome.result().flatten() {
+            Ok(position) => ChannelOutcome::Result(position),
+            Err(refusal) => {
+                node.metrics_here().operations.count_error(BroadcastOperation::PLACE, refusal.error.code);
+                ChannelOutcome::Error(refusal.into())
+            }
+        });
+        Ok(BroadcastReply { responses: responses.collect() })
     }
 }
 
@@ -388,7 +380,7 @@ impl Operation for BroadcastOperation {
 ///
 /// # Errors
 /// 107 when a key is too long or contains control characters.
-fn check_keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), OperationError> {
+fn check_keys(node: RequestNode<'_>, idempotency_key: &str, version_epoch: &str) -> Result<(), OperationError> {
     let longest = node.generation().session.namespaces.settings().idempotency_key_max_length;
     for (field, text) in [("idempotency_key", idempotency_key), ("version_epoch", version_epoch)] {
         if text.len() > longest {
@@ -421,7 +413,7 @@ fn exclusion(client: &str, user: &str) -> Result<Option<Box<Exclusion>>, Operati
 
 /// Counts the clients that would get a publication.
 async fn dry_run(
-    node: &Node,
+    node: RequestNode<'_>,
     channel: &str,
     options: &ChannelOptions,
     publish: Publish,
@@ -432,12 +424,12 @@ async fn dry_run(
 }
 
 /// Returns the end of a lifetime of so many seconds from now, in Unix milliseconds; 0 = it does not end.
-fn expiry(node: &Node, expires_in_s: u64) -> u64 {
+fn expiry(node: RequestNode<'_>, expires_in_s: u64) -> u64 {
     if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }
 
 /// Publishes into a channel whose namespace exists.
-async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<PublishReply, OperationError> {
+async fn publish_one(node: RequestNode<'_>, channel: &str, publish: Publish) -> Result<PublishReply, OperationError> {
     if node.is_overloaded() {
         return Err(Error::TOO_MANY_REQUESTS.into());
     }

@@ -11,10 +11,9 @@ use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{OneChannelRequest, channel_options, nullable, nullable_fields};
 use crate::auth::NamedChannels;
-use crate::node::Node;
 use crate::runtime::generation::Generation;
 use crate::runtime::reaction_mailbox::{ReactionMessage, ReactionOperation, ReactionReply};
 
@@ -37,7 +36,7 @@ const ROUND_ERRORS: &[Error] = &[
 
 /// Sends a request to the thread that keeps the totals, and waits for the answer.
 async fn ask<T>(
-    node: &Node,
+    node: RequestNode<'_>,
     channel: &str,
     operation: impl FnOnce(ReactionReply<T>) -> ReactionOperation,
 ) -> Result<T, OperationError> {
@@ -121,7 +120,7 @@ impl Operation for ReactionOpenOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: ReactionOpenRequest) -> Result<ReactionOpenReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: ReactionOpenRequest) -> Result<ReactionOpenReply, OperationError> {
         let generation = node.generation();
         let options = options_of(&generation, &request.channel)?;
         if request.options.is_empty() || check_options(request.options.iter().map(String::as_str)).is_some() {
@@ -184,8 +183,8 @@ impl Operation for ReactionsAddOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: ReactionsAddRequest) -> Result<EmptyReply, OperationError> {
-        options_of(&node.generation(), &request.channel)?;
+    async fn run(node: RequestNode<'_>, request: ReactionsAddRequest) -> Result<EmptyReply, OperationError> {
+        options_of(node.generation(), &request.channel)?;
         let (option, n) = (request.option.into(), request.n.unwrap_or(1));
         if !(1..=ADD_MAX).contains(&n) {
             return Err(OperationError::bad("n"));
@@ -249,8 +248,8 @@ impl Operation for ReactionsGetOperation {
         request.named()
     }
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
-        options_of(&node.generation(), &request.channel)?;
+    async fn run(node: RequestNode<'_>, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
+        options_of(node.generation(), &request.channel)?;
         Ok(ask(node, &request.channel, ReactionOperation::Get).await?.into())
     }
 }
@@ -275,8 +274,8 @@ impl Operation for ReactionsCloseOperation {
         request.named()
     }
 
-    async fn run(node: &Node, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
-        options_of(&node.generation(), &request.channel)?;
+    async fn run(node: RequestNode<'_>, request: OneChannelRequest) -> Result<ReactionsReply, OperationError> {
+        options_of(node.generation(), &request.channel)?;
         Ok(ask(node, &request.channel, ReactionOperation::Close).await?.into())
     }
 }

@@ -6,8 +6,7 @@ use touchline_protocol::Error;
 
 use super::info::InfoRequest;
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
-use crate::node::Node;
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::runtime::refusals::RefusalCount;
 
 /// The most causes in one answer.
@@ -73,7 +72,7 @@ impl Operation for RefusalsOperation {
     type Request<'a> = InfoRequest;
     type Reply = RefusalsReply;
 
-    async fn run(node: &Node, _: InfoRequest) -> Result<RefusalsReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: InfoRequest) -> Result<RefusalsReply, OperationError> {
         let name = node.generation().settings.node.name.clone();
         let report = |counted: RefusalCount| {
             let (code, channel, operation) = counted.said;

@@ -5,7 +5,6 @@
 //! clients send the same ones to it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -19,11 +18,11 @@ use touchline_registry::OwnerId;
 
 use crate::api::description::OperationScope;
 use crate::api::json::WrittenJson;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::shapes::{
     CallShape, ChangesShape, CountShape, EmptyShape, GroupsShape, MemberShape, MembersShape, NameShape, NamesShape,
 };
-use crate::node::Node;
+use crate::api::steps::request_time;
 
 /// The field that a backend sends in addition to the fields of a client.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -93,7 +92,7 @@ macro_rules! registry_operations {
                     schema_of(RegistryMethod::$method, generator)
                 }
 
-                async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<Self::Reply, OperationError> {
+                async fn run<'a>(node: RequestNode<'a>, request: &'a RawValue) -> Result<Self::Reply, OperationError> {
                     run(node, RegistryMethod::$method, request.get()).await
                 }
             }
@@ -182,19 +181,13 @@ registry_operations! {
         "Another name of `call`";
 }
 
-/// Returns how long a call may wait for its answer, in milliseconds. That is shorter than the timeout of the HTTP
-/// request, so that the caller gets the result in time.
-fn longest_call_ms(request_timeout: Duration) -> u64 {
-    (request_timeout - (request_timeout / 2).min(Duration::from_secs(1))).as_millis() as u64
-}
-
 /// Runs a method of the registry.
 ///
 /// # Errors
 /// The errors of the operation; 4009 while the entries of other nodes have not arrived and one of them may be the
 /// answer.
 pub(super) async fn run<S>(
-    node: &Node,
+    node: RequestNode<'_>,
     method: RegistryMethod,
     params: &str,
 ) -> Result<WrittenJson<S>, OperationError> {
@@ -224,13 +217,13 @@ fn misread(method: RegistryMethod, params: &str) -> Option<&'static str> {
     })
 }
 
-async fn run_directory(node: &Node, method: RegistryMethod, params: &str) -> Result<Bytes, OperationError> {
+async fn run_directory(node: RequestNode<'_>, method: RegistryMethod, params: &str) -> Result<Bytes, OperationError> {
     let scopes = &node.generation().session.scopes;
     let read = directory::read(method, params, scopes);
     let mut request = read.map_err(|fault| OperationError { field: fault.field, ..fault.error.into() })?;
     let oversized = request.oversized_field(scopes);
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
-        *timeout_ms = (*timeout_ms).min(longest_call_ms(node.generation().settings.http_server.request_timeout));
+        *timeout_ms = (*timeout_ms).min(request_time(node).as_millis() as u64);
     }
     if let Some(answer) = scopes.answer(&request) {
         return Ok(Bytes::from(answer?));

@@ -8,9 +8,8 @@ use tokio::sync::oneshot;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::nullable_fields;
-use crate::node::Node;
 use crate::runtime::reload::{ReloadRefusal, Reloaded};
 
 /// A request without fields.
@@ -46,7 +45,7 @@ impl Operation for ReloadOperation {
     type Request<'a> = ReloadRequest;
     type Reply = ReloadReply;
 
-    async fn run(node: &Node, _: ReloadRequest) -> Result<ReloadReply, OperationError> {
+    async fn run(node: RequestNode<'_>, _: ReloadRequest) -> Result<ReloadReply, OperationError> {
         let (reply, outcome) = oneshot::channel();
         let reload = Arc::clone(node.reload.get().ok_or(Error::NOT_AVAILABLE)?);
         // A reload reads files and fetches keys, so it must not run on the thread of a shard.

@@ -6,9 +6,8 @@ use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
 use crate::api::json::EmptyReply;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
-use crate::node::Node;
 
 /// A request to call a method of the application.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -36,7 +35,7 @@ impl Operation for RpcOperation {
     type Request<'a> = RpcRequest;
     type Reply = EmptyReply;
 
-    async fn run(_node: &Node, RpcRequest { method: _ }: RpcRequest) -> Result<EmptyReply, OperationError> {
+    async fn run(_node: RequestNode<'_>, RpcRequest { method: _ }: RpcRequest) -> Result<EmptyReply, OperationError> {
         Err(Error::METHOD_NOT_FOUND.into())
     }
 }

@@ -14,11 +14,10 @@ use touchline_protocol::data::checked_payload;
 use super::registry;
 use crate::api::description::OperationScope;
 use crate::api::json::{WriteJson, WrittenJson};
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{nullable, nullable_fields, object};
 use crate::api::shapes::SentShape;
 use crate::api::targets::{CommandReply, Targets, USERS_MAX};
-use crate::node::Node;
 use crate::runtime::mailbox::ConnectionAction;
 use crate::runtime::pacer::PACE_MAX;
 
@@ -198,7 +197,7 @@ impl Operation for SendOperation {
         }
     }
 
-    async fn run<'a>(node: &'a Node, request: &'a RawValue) -> Result<SendReply, OperationError> {
+    async fn run<'a>(node: RequestNode<'a>, request: &'a RawValue) -> Result<SendReply, OperationError> {
         let Some(to) = to_connections(request.get())? else {
             return registry::run(node, RegistryMethod::Send, request.get()).await.map(SendReply::Registry);
         };
@@ -214,7 +213,7 @@ impl Operation for SendOperation {
         let data = other.data.ok_or(OperationError::bad("data"))?;
         let data = checked_payload(data).map_err(|error| OperationError { field: Some("data"), ..error.into() })?;
         let CommandReply { connections, nodes, missing_nodes } =
-            to.targets().check()?.counted(node, ConnectionAction::Send(data)).await?;
+            to.targets().check()?.counted(&node, ConnectionAction::Send(data)).await?;
         let sent = connections.unwrap_or_default();
         Ok(SendReply::Connections(SentToConnections { sent, nodes, missing_nodes }))
     }

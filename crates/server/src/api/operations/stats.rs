@@ -9,11 +9,10 @@ use touchline_store::StoreRefusal;
 use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, StatsQuery, StatsResult};
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields, plain};
 use crate::auth::NamedChannels;
 use crate::backend::store::refused;
-use crate::node::Node;
 
 /// The length of the range if the request gives none, in seconds.
 const DEFAULT_RANGE_S: u64 = 3_600;
@@ -41,7 +40,7 @@ const STATS_ERRORS: &[Error] = &[Error::NOT_AVAILABLE, Error::TOO_MANY_REQUESTS,
 ///
 /// # Errors
 /// 107 when the range is empty or too long.
-fn range_of(node: &Node, from: u64, to: u64) -> Result<Range, OperationError> {
+fn range_of(node: RequestNode<'_>, from: u64, to: u64) -> Result<Range, OperationError> {
     let to_s = if to == 0 { node.clock.now_ms() / 1_000 + 1 } else { to };
     let from_s = if from == 0 { to_s.saturating_sub(DEFAULT_RANGE_S) } else { from };
     let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2 && to_s - from_s <= RANGE_MAX;
@@ -124,7 +123,7 @@ impl Operation for StatsAudienceOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: AudienceRequest) -> Result<AudienceReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: AudienceRequest) -> Result<AudienceReply, OperationError> {
         plain("channel", [&request.channel])?;
         let range = range_of(node, request.from, request.to)?;
         let step_s = step_of(request.step, range, STEP_S)?;
@@ -218,7 +217,7 @@ impl Operation for StatsTopOperation {
     type Request<'a> = TopRequest;
     type Reply = TopReply;
 
-    async fn run(node: &Node, request: TopRequest) -> Result<TopReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: TopRequest) -> Result<TopReply, OperationError> {
         let range = range_of(node, request.from, request.to)?;
         let rank_by = match &*request.of {
             "" | "channels" => RankBy::Channels,
@@ -300,7 +299,7 @@ impl Operation for StatsEventsOperation {
     type Request<'a> = EventsRequest;
     type Reply = EventsReply;
 
-    async fn run(node: &Node, request: EventsRequest) -> Result<EventsReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: EventsRequest) -> Result<EventsReply, OperationError> {
         let range = range_of(node, request.from, request.to)?;
         let step_s = step_of(request.step, range, 1)?;
         plain("event", [&request.event])?;
@@ -321,7 +320,7 @@ impl Operation for StatsEventsOperation {
     }
 }
 
-async fn query_stats(node: &Node, query: StatsQuery) -> Result<StatsResult, Error> {
+async fn query_stats(node: RequestNode<'_>, query: StatsQuery) -> Result<StatsResult, Error> {
     let (reply, answer) = oneshot::channel();
     node.stats().ok_or(Error::NOT_AVAILABLE)?.query(
         query,

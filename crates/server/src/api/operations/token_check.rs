@@ -12,10 +12,9 @@ use touchline_engine::events::rfc3339;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError};
+use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
 use crate::auth::{TokenVerifier, shown_seconds, token_parts};
-use crate::node::Node;
 
 /// The longest token that is checked, in bytes.
 const TOKEN_SIZE_MAX: usize = 16 * 1_024;
@@ -82,7 +81,7 @@ impl Operation for TokenCheckOperation {
     type Request<'a> = TokenCheckRequest;
     type Reply = TokenCheckReply;
 
-    async fn run(node: &Node, request: TokenCheckRequest) -> Result<TokenCheckReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: TokenCheckRequest) -> Result<TokenCheckReply, OperationError> {
         let TokenCheckRequest { token } = request;
         if token.is_empty() || token.len() > TOKEN_SIZE_MAX {
             return Err(OperationError::bad("token"));

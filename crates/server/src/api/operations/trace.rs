@@ -6,10 +6,9 @@ use touchline_engine::directory::client_from_text;
 use touchline_protocol::Error;
 
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{channel_options, nullable, nullable_fields};
 use crate::auth::NamedChannels;
-use crate::node::Node;
 use crate::runtime::frame_trace::{TRACE_SECONDS_MAX, TraceQuestion, TraceRefusal, TraceTarget, TracedFrame};
 
 /// The longest id of a trace, in bytes.
@@ -49,7 +48,7 @@ pub(crate) struct TraceRequest {
 
 impl TraceRequest {
     /// Returns what is traced.
-    fn target(&self, node: &Node) -> Result<TraceTarget, OperationError> {
+    fn target(&self, node: RequestNode<'_>) -> Result<TraceTarget, OperationError> {
         let bad = |detail: &str| OperationError::about(Error::BAD_REQUEST, "client", detail);
         match (self.client.as_str(), self.user.as_str(), self.channel.as_str()) {
             ("", "", "") => Err(bad("client, user or channel is required")),
@@ -58,7 +57,7 @@ impl TraceRequest {
             }
             ("", user, "") => Ok(TraceTarget::User(user.into())),
             ("", "", channel) => {
-                channel_options(&node.generation(), "channel", channel)?;
+                channel_options(node.generation(), "channel", channel)?;
                 Ok(TraceTarget::Channel(channel.into()))
             }
             _ => Err(bad("only one of client, user and channel is allowed")),
@@ -110,7 +109,7 @@ impl Operation for TraceOperation {
         NamedChannels::One(&request.channel)
     }
 
-    async fn run(node: &Node, request: TraceRequest) -> Result<TraceReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: TraceRequest) -> Result<TraceReply, OperationError> {
         let target = request.target(node)?;
         let generation = node.generation();
         if request.id.is_empty() || request.id.len() > TRACE_ID_MAX {

@@ -7,10 +7,9 @@ use touchline_protocol::Error;
 use super::connected::USERS_MAX;
 use crate::api::connection_page::are_online;
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{nullable, nullable_fields};
 use crate::backend::seen;
-use crate::node::Node;
 
 /// A request for the status of users.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -85,17 +84,17 @@ impl Operation for GetUserStatusOperation {
     type Request<'a> = GetUserStatusRequest;
     type Reply = GetUserStatusReply;
 
-    async fn run(node: &Node, request: GetUserStatusRequest) -> Result<GetUserStatusReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: GetUserStatusRequest) -> Result<GetUserStatusReply, OperationError> {
         let users = request.users;
         if users.is_empty() || users.len() > USERS_MAX {
             return Err(OperationError::bad("users"));
         }
-        let online = are_online(node, &users).await;
+        let online = are_online(&node, &users).await;
         let now_s = node.clock.now_ms() / 1_000;
         let (seen_s, last_seen_missing) = match &node.seen {
             None => (vec![None; users.len()], false),
             Some(seen) => {
-                let last = seen::read(node, seen, &users).await;
+                let last = seen::read(&node, seen, &users).await;
                 (last.seen_s, last.is_cut_off)
             }
         };

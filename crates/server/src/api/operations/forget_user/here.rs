@@ -14,10 +14,9 @@ use super::named_inbox::NamedInbox;
 use super::reply::{ForgetUserReply, RemovedOfUser};
 use crate::api::connection_cursor::ConnectionPlace;
 use crate::api::connection_page::page;
-use crate::api::operation::OperationError;
+use crate::api::operation::{OperationError, RequestNode};
 use crate::api::operations::inbox::{answering, asked};
 use crate::api::targets::Targets;
-use crate::node::Node;
 use crate::runtime::connection_query::{ConnectionFilter, ConnectionQuery, ConnectionSelection, SLICE_MAX};
 use crate::runtime::mailbox::ConnectionAction;
 use crate::runtime::registry_mailbox::RegistryMessage;
@@ -37,7 +36,7 @@ const STATS_WAIT: Duration = Duration::from_secs(6);
 ///
 /// # Errors
 /// 111 when this node has too many requests, 4010 when the primary database does not answer.
-pub(super) async fn forget_here(node: &Node, user: &str) -> Result<ForgetUserReply, OperationError> {
+pub(super) async fn forget_here(node: RequestNode<'_>, user: &str) -> Result<ForgetUserReply, OperationError> {
     let mut reply = ForgetUserReply::default();
     // Counted before the connections end: afterwards no node knows the names and groups that they had.
     note_held(node, user, &mut reply).await?;
@@ -62,7 +61,7 @@ pub(super) async fn forget_here(node: &Node, user: &str) -> Result<ForgetUserRep
 /// # Errors
 /// The errors of `wait`, and 4010 after that time.
 pub(super) async fn within<T>(
-    node: &Node,
+    node: RequestNode<'_>,
     wait: impl Future<Output = Result<T, OperationError>>,
 ) -> Result<T, OperationError> {
     let longest = node.generation().settings.store.stats.timeout.min(STATS_WAIT);
@@ -70,7 +69,7 @@ pub(super) async fn within<T>(
 }
 
 /// Returns the nodes that this node has lost without a goodbye.
-pub(super) fn silent_nodes(node: &Node) -> Vec<Box<str>> {
+pub(super) fn silent_nodes(node: RequestNode<'_>) -> Vec<Box<str>> {
     node.console.lost().silent(node.clock.now_ms(), |other| node.knows_peer(other))
 }
 
@@ -84,14 +83,14 @@ struct HeldOfConnection {
 }
 
 /// Counts what the user's connections have in the registry. Lists the names that may belong to other users too.
-async fn note_held(node: &Node, user: &str, reply: &mut ForgetUserReply) -> Result<(), OperationError> {
+async fn note_held(node: RequestNode<'_>, user: &str, reply: &mut ForgetUserReply) -> Result<(), OperationError> {
     let selection = ConnectionSelection::Users([user.into()].into());
     let query = Arc::new(ConnectionQuery { selection, filter: ConnectionFilter::default() });
     let own = node.generation().session.scopes.own_names(user);
     let mut next = Some(ConnectionPlace(0, 0));
     for _ in 0..HELD_PAGES_MAX {
         let Some(place) = next else { break };
-        let found = page(node, &query, place, SLICE_MAX).await?;
+        let found = page(&node, &query, place, SLICE_MAX).await?;
         for row in found.rows {
             let held: HeldOfConnection = serde_json::from_slice(&row.json).unwrap_or_default();
             note_names(node, &own, held, reply);
@@ -101,7 +100,7 @@ async fn note_held(node: &Node, user: &str, reply: &mut ForgetUserReply) -> Resu
     Ok(())
 }
 
-fn note_names(node: &Node, own: &[OwnNames], held: HeldOfConnection, reply: &mut ForgetUserReply) {
+fn note_names(node: RequestNode<'_>, own: &[OwnNames], held: HeldOfConnection, reply: &mut ForgetUserReply) {
     let RemovedOfUser { names, groups, .. } = &mut reply.removed;
     // Connections list names before groups, so entries that are not listed are counted as groups.
     *names += held.names.len() as u64;
@@ -118,10 +117,10 @@ fn note_names(node: &Node, own: &[OwnNames], held: HeldOfConnection, reply: &mut
 }
 
 /// Ends the connections of the user and returns their number. When it returns, the registry has released what they had.
-async fn disconnect(node: &Node, user: &str) -> Result<u64, OperationError> {
+async fn disconnect(node: RequestNode<'_>, user: &str) -> Result<u64, OperationError> {
     let targets = Targets { user: Some(user), ..Targets::default() }.check()?;
     let action = ConnectionAction::Disconnect { why: Disconnect::FORCE_NO_RECONNECT, except: HashSet::new() };
-    let ended = targets.counted(node, action).await?.connections.unwrap_or_default();
+    let ended = targets.counted(&node, action).await?.connections.unwrap_or_default();
     let (reply, is_behind) = oneshot::channel();
     node.send_to_registry(RegistryMessage::Held { owners: Vec::new(), most: 0, reply });
     // An actor that has ended has released everything.
@@ -131,7 +130,7 @@ async fn disconnect(node: &Node, user: &str) -> Result<u64, OperationError> {
 
 /// Deletes the time of the user's last connection from the primary database. Every node does this, because its own note
 /// may still be on the way to the database.
-async fn forget_seen(node: &Node, user: &str) -> Result<SeenForgotten, OperationError> {
+async fn forget_seen(node: RequestNode<'_>, user: &str) -> Result<SeenForgotten, OperationError> {
     let is_written = node.seen.as_ref().is_some_and(|seen| seen.is_written);
     let Some(store) = node.store().filter(|_| is_written) else { return Ok(SeenForgotten::Unknown) };
     let mut forgotten = SeenForgotten::Busy;

@@ -19,9 +19,8 @@ use self::place::ForgetPlace;
 use self::reply::{ForgetUserReply, ForgetWork};
 use super::inbox::check_scope;
 use crate::api::description::OperationScope;
-use crate::api::operation::{Operation, OperationError, OtherNodes};
+use crate::api::operation::{Operation, OperationError, OtherNodes, RequestNode};
 use crate::api::params::{nullable, nullable_fields, plain};
-use crate::node::Node;
 
 /// The most names in one request.
 const NAMES_MAX: usize = 100;
@@ -72,7 +71,7 @@ impl Operation for ForgetUserOperation {
     type Request<'a> = ForgetUserRequest;
     type Reply = ForgetUserReply;
 
-    async fn run(node: &Node, request: ForgetUserRequest) -> Result<ForgetUserReply, OperationError> {
+    async fn run(node: RequestNode<'_>, request: ForgetUserRequest) -> Result<ForgetUserReply, OperationError> {
         let ForgetUserRequest { user, names, cursor } = request;
         if !is_name(&user) {
             return Err(OperationError::bad("user"));
@@ -95,7 +94,7 @@ impl Operation for ForgetUserOperation {
         reply.merge(others);
     }
 
-    async fn conclude(node: &Node, reply: &mut ForgetUserReply) -> Result<(), OperationError> {
+    async fn conclude(node: RequestNode<'_>, reply: &mut ForgetUserReply) -> Result<(), OperationError> {
         steps::forget_everywhere(node, reply).await
     }
 }

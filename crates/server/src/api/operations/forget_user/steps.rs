@@ -13,11 +13,10 @@ use super::here::{silent_nodes, within};
 use super::named_inbox::NamedInbox;
 use super::place::{ForgetPlace, digest_of};
 use super::reply::{ForgetUserReply, ForgetWork, RemainsOfUser, RemovedOfUser};
-use crate::api::operation::OperationError;
+use crate::api::operation::{OperationError, RequestNode};
 use crate::api::operations::dead_events;
 use crate::api::operations::inbox::{DROP_STEP, ID_MAX, answering, asked};
 use crate::backend::store::drop_messages;
-use crate::node::Node;
 use crate::runtime::event_mailbox::DeadRequest;
 
 /// The most steps of one request; the next request does the rest.
@@ -34,7 +33,10 @@ const LETTERS_IN_STEP: u32 = 500;
 /// # Errors
 /// 111 when too many requests are running, 4010 when a database does not answer. What was deleted stays deleted, and
 /// the same request can be sent again.
-pub(super) async fn forget_everywhere(node: &Node, reply: &mut ForgetUserReply) -> Result<(), OperationError> {
+pub(super) async fn forget_everywhere(
+    node: RequestNode<'_>,
+    reply: &mut ForgetUserReply,
+) -> Result<(), OperationError> {
     let ForgetUserReply { work, removed, remains, .. } = reply;
     let inboxes = own_inboxes(node, work);
     // The inboxes that the request names are deleted, so they do not remain.
@@ -70,7 +72,7 @@ enum OwnInbox {
 }
 
 /// Returns the inboxes of the user, in the order of cursors.
-fn own_inboxes(node: &Node, work: &ForgetWork) -> Vec<OwnInbox> {
+fn own_inboxes(node: RequestNode<'_>, work: &ForgetWork) -> Vec<OwnInbox> {
     if node.store().is_none() {
         return Vec::new();
     }
@@ -84,7 +86,7 @@ fn own_inboxes(node: &Node, work: &ForgetWork) -> Vec<OwnInbox> {
 
 /// Does one step, and notes what it removes and what remains. Returns where the next step begins; None = all is done.
 async fn step(
-    node: &Node,
+    node: RequestNode<'_>,
     work: &ForgetWork,
     inboxes: &[OwnInbox],
     place: ForgetPlace,
@@ -118,10 +120,10 @@ async fn step(
 }
 
 /// Deletes messages of a name, as many as one transaction may. Returns whether none is left.
-async fn empty(node: &Node, inbox: &NamedInbox, removed: &mut RemovedOfUser) -> Result<bool, OperationError> {
+async fn empty(node: RequestNode<'_>, inbox: &NamedInbox, removed: &mut RemovedOfUser) -> Result<bool, OperationError> {
     let place = InboxPlace { scope: inbox.scope.clone(), name: inbox.name.clone() };
     let dropped = InboxDrop { place, ids: None, until: ID_MAX, limit: DROP_STEP };
-    let told: DroppedMessages = asked(|reply| drop_messages(node, dropped, reply)).await?;
+    let told: DroppedMessages = asked(|reply| drop_messages(&node, dropped, reply)).await?;
     removed.inbox_messages += told.count;
     Ok(told.count < DROP_STEP)
 }
@@ -129,7 +131,7 @@ async fn empty(node: &Node, inbox: &NamedInbox, removed: &mut RemovedOfUser) -> 
 /// Lists some names of a pattern that follow `behind` and have waiting messages; they may also belong to other users.
 /// Returns the name after which the next step begins; None = these were all names.
 async fn list_some(
-    node: &Node,
+    node: RequestNode<'_>,
     names: &OwnNames,
     behind: Box<str>,
     (work, remains): (&ForgetWork, &mut RemainsOfUser),
@@ -173,7 +175,7 @@ fn names_user(event: &str, user: &str) -> bool {
 /// Deletes the dead letters of the user among the next ones. Returns the number after which the next step begins; None
 /// = these were all.
 async fn drop_letters(
-    node: &Node,
+    node: RequestNode<'_>,
     user: &str,
     behind: u64,
     removed: &mut RemovedOfUser,
@@ -193,7 +195,7 @@ async fn drop_letters(
 }
 
 /// Notes what remains of the user, as far as the node can name it.
-fn note_remains(node: &Node, user: &str, remains: &mut RemainsOfUser) {
+fn note_remains(node: RequestNode<'_>, user: &str, remains: &mut RemainsOfUser) {
     let generation = node.generation();
     let now_s = node.clock.now_ms() / 1_000;
     let bans = [
