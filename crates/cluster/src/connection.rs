@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, ConnectOptions, ServerAddr};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
-use touchline_protocol::fact::{FactChange, FactsEvent};
+use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
 
-use crate::bucket_follower::BucketFollower;
 use crate::command::{ChargedBytes, ClusterCommand, OnFactChanged, OnPurged, OnStreamsSet, StreamAppend};
 use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
@@ -34,7 +33,7 @@ use crate::settings::{JoinOptions, StreamSettings};
 use crate::subject::Subjects;
 use crate::telling::tell;
 use crate::types::StreamLoad;
-use crate::versions::{say_what_nats_keeps, warn_of_losses};
+use crate::versions::warn_of_losses;
 use crate::watch::StreamPoller;
 use crate::writer::{LinkWriter, OutgoingMessage};
 
@@ -130,7 +129,7 @@ pub(crate) enum NodeSignal {
 pub(crate) struct ConnectedNode {
     pub(crate) client: Client,
     pub(crate) writer: LinkWriter,
-    members: Members,
+    pub(crate) members: Members,
     /// The time at which the members' clock starts.
     began: Instant,
     pub(crate) signal_sender: Sender<NodeSignal>,
@@ -139,39 +138,41 @@ pub(crate) struct ConnectedNode {
     pub(crate) settings: Arc<JoinOptions>,
     pub(crate) subjects: Subjects,
     pub(crate) events: ClusterEventSink,
-    streams: Option<OpenStreams>,
+    pub(crate) streams: Option<OpenStreams>,
     pub(crate) marks: Arc<Marks>,
     /// The marks from when the connection was lost, until the streams are open again. Otherwise publications that are
     /// stored later could hide that earlier ones are lost.
-    marks_before: Option<Arc<Marks>>,
+    pub(crate) marks_before: Option<Arc<Marks>>,
     /// Loads that run when the streams are open again, with the time since when they wait. Each channel of this node
     /// loads once.
-    waiting_loads: VecDeque<(Instant, StreamLoad)>,
+    pub(crate) waiting_loads: VecDeque<(Instant, StreamLoad)>,
     /// The task that opens the streams. `None` = no such task is running.
     opening: Option<JoinHandle<()>>,
     opened_sender: UnboundedSender<OpenedStream>,
+    /// The number of the client's connection. `None` = the link is lost, or was never made.
+    pub(crate) link: Option<u64>,
     /// How often the connection has been lost.
-    lost: u64,
-    checks: Arc<Checks>,
+    pub(crate) lost: u64,
+    pub(crate) checks: Arc<Checks>,
     /// Notified when streams are gone or replaced.
     streams_gone: Arc<Notify>,
     pub(crate) echo_sender: UnboundedSender<u64>,
     /// The task of each channel's subscription.
     pub(crate) channels: HashMap<ChannelName, JoinHandle<()>>,
-    /// The number of an echo of the server, and the channel that waits for it.
-    pub(crate) unconfirmed: Vec<(u64, ChannelName)>,
+    /// The channels that wait for an echo of the server, and its number.
+    pub(crate) unconfirmed: HashMap<ChannelName, u64>,
     pub(crate) echo: u64,
     pub(crate) has_new: bool,
-    log: LinkLog,
+    pub(crate) log: LinkLog,
     /// Logs why publications are not stored.
     outages: Arc<OutageLog>,
-    facts: FactBucket,
+    pub(crate) facts: FactBucket,
     /// Logs why shared facts are neither read nor written.
-    fact_outages: Arc<OutageLog>,
+    pub(crate) fact_outages: Arc<OutageLog>,
     /// The task that follows the shared facts while NATS can be reached.
-    fact_follower: JoinSet<()>,
+    pub(crate) fact_follower: JoinSet<()>,
     /// True if this node's id is the first of the nodes in sight.
-    is_first: Arc<AtomicBool>,
+    pub(crate) is_first: Arc<AtomicBool>,
     /// The last report about the other nodes.
     neighbours: ReportedNodes,
     /// Called when the streams that were set last are open. `None` = no caller waits.
@@ -223,12 +224,13 @@ impl ConnectedNode {
             waiting_loads: VecDeque::new(),
             opening: None,
             opened_sender,
+            link: None,
             lost: 0,
             checks: Arc::default(),
             streams_gone: Arc::default(),
             echo_sender,
             channels: HashMap::new(),
-            unconfirmed: Vec::new(),
+            unconfirmed: HashMap::new(),
             echo: 0,
             has_new: false,
             log,
@@ -241,11 +243,12 @@ impl ConnectedNode {
         }
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
     fn tick(&mut self) {
+        self.follow_link();
         while let Some((_, load)) = self.waiting_loads.pop_front_if(|(since, _)| since.elapsed() >= LOAD_WAIT) {
             self.refuse(load);
         }
@@ -264,7 +267,7 @@ impl ConnectedNode {
         self.run_steps(steps);
     }
 
-    fn run_steps(&mut self, steps: Vec<MembershipStep>) {
+    pub(crate) fn run_steps(&mut self, steps: Vec<MembershipStep>) {
         for step in steps {
             match step {
                 MembershipStep::SayHello => self.say_hello(false),
@@ -323,78 +326,6 @@ impl ConnectedNode {
         });
     }
 
-    /// Reports that the cluster can be reached, if this node has joined and its streams are open.
-    fn report_link(&self) {
-        if self.members.is_joined() && (self.settings.streams.is_empty() || self.streams.is_some()) {
-            (self.events)(ClusterEvent::Linked(true));
-        }
-    }
-
-    fn on_nats_event(&mut self, event: &Event) {
-        match event {
-            Event::Connected => {
-                let info = self.client.server_info();
-                self.log.connected(&info);
-                say_what_nats_keeps(&self.settings, &info.version);
-                let steps = self.members.linked(true, self.now_ms());
-                self.run_steps(steps);
-                if !self.settings.streams.is_empty() {
-                    self.open_streams();
-                }
-                self.follow_facts();
-                // An echo that was under way when the connection was lost does not arrive.
-                self.has_new |= !self.unconfirmed.is_empty();
-                self.ask_echo();
-            }
-            Event::Disconnected => {
-                self.log.lost();
-                self.is_joined.store(false, Relaxed);
-                // They were accepted before this. The subscribers on this node get them before later publications.
-                for (channel, payload) in self.writer.take_unwritten() {
-                    (self.events)(ClusterEvent::Ephemeral { channel, payload });
-                }
-                (self.events)(ClusterEvent::Linked(false));
-                if self.settings.has_facts {
-                    self.fact_follower = JoinSet::new();
-                    (self.events)(ClusterEvent::Facts(FactsEvent::CutOff));
-                }
-                self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
-                self.lost += 1;
-                // The callers load again when the connection is back.
-                self.waiting_loads.clear();
-                let steps = self.members.linked(false, self.now_ms());
-                self.run_steps(steps);
-            }
-            Event::SlowConsumer(_) => {
-                tracing::warn!("messages of other nodes arrived faster than they could be processed: some are lost");
-                self.checks.trouble.notify_one();
-            }
-            other => {
-                self.log.note(other);
-                self.checks.trouble.notify_one();
-            }
-        }
-    }
-
-    /// Loads and follows the shared facts until the connection is lost, or warns of facts that are left in NATS.
-    fn follow_facts(&mut self) {
-        if !self.settings.has_facts && self.lost == 0 {
-            let bucket = self.facts.clone();
-            self.fact_follower = JoinSet::from_iter([async move { bucket.warn_of_what_is_left().await }]);
-        }
-        if self.settings.has_facts {
-            let follower = BucketFollower {
-                bucket: self.facts.clone(),
-                client: self.client.clone(),
-                events: Arc::clone(&self.events),
-                outages: Arc::clone(&self.fact_outages),
-                is_first: Arc::clone(&self.is_first),
-                needs_jetstream: !self.settings.streams.is_empty(),
-            };
-            self.fact_follower = JoinSet::from_iter([follower.run()]);
-        }
-    }
-
     /// Replaces the histories that are kept in streams.
     fn set_streams(&mut self, streams: Vec<StreamSettings>, done: OnStreamsSet) {
         self.settings = Arc::new(JoinOptions { streams, ..(*self.settings).clone() });
@@ -406,7 +337,7 @@ impl ConnectedNode {
     }
 
     /// Opens the streams. Streams in memory are lost with their server, so this happens after every connect.
-    fn open_streams(&mut self) {
+    pub(crate) fn open_streams(&mut self) {
         if self.opening.is_some() {
             return;
         }
@@ -478,6 +409,12 @@ impl ConnectedNode {
         }
     }
 
+    /// Sends a reply to another node. The answer to a probe is empty, and comes before other messages.
+    fn reply(&mut self, subject: String, (payload, charge): ChargedBytes) {
+        let reply = OutgoingMessage { subject, payload, channel: None, charge };
+        if reply.payload.is_empty() { self.writer.answer_probe(reply) } else { self.writer.publish(reply) }
+    }
+
     fn publish(&mut self, subject: String, (payload, charge): ChargedBytes) {
         self.writer.publish(OutgoingMessage { subject, payload, channel: None, charge });
     }
@@ -508,7 +445,7 @@ impl ConnectedNode {
             ClusterCommand::Broadcast { message } => {
                 self.publish(self.subjects.broadcast(version, &self.settings.node), message)
             }
-            ClusterCommand::Reply { subject, message } => self.publish(subject, message),
+            ClusterCommand::Reply { subject, message } => self.reply(subject, message),
             ClusterCommand::Gather { message, nodes, is_enough, done } => {
                 let (client, subject) = (self.client.clone(), self.subjects.broadcast(version, &self.settings.node));
                 tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
@@ -519,6 +456,7 @@ impl ConnectedNode {
             }
             ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel),
             ClusterCommand::SetInterest { channel, is_wanted: false } => {
+                self.unconfirmed.remove(&channel);
                 self.channels.remove(&channel).iter().for_each(JoinHandle::abort);
             }
             ClusterCommand::Load(load) => self.load(load),

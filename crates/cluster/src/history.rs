@@ -15,6 +15,7 @@ use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind,
 use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use tokio::sync::Semaphore;
 use touchline_protocol::stream::{Offset, RunId, StreamPosition};
 
 use crate::errors::StreamError;
@@ -29,6 +30,8 @@ use crate::types::{StoredPublication, StreamLoad};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many publications wait for the connection at a time, before their acknowledgements.
+const SENDING_AT_A_TIME: usize = 32;
 /// The pause before a publication is sent again if JetStream has not stored the first one yet.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 // A publication can be sent again several times before its publisher gives up.
@@ -71,6 +74,8 @@ pub(crate) struct Streams {
     subjects: Subjects,
     open: Arc<HashMap<String, (Stream, StreamDescription)>>,
     marks: Arc<Marks>,
+    /// Lets few publications wait for the connection at a time, so that the writer's hellos do not wait behind many.
+    sending: Arc<Semaphore>,
 }
 
 impl Streams {
@@ -98,7 +103,8 @@ impl Streams {
             open.insert(of_namespace.namespace.clone(), opened);
         }
         marks.keep(&open.values().map(|(_, known)| known.life).collect::<Vec<_>>());
-        Ok(Streams { context, subjects, open: Arc::new(open), marks })
+        let sending = Arc::new(Semaphore::new(SENDING_AT_A_TIME));
+        Ok(Streams { context, subjects, open: Arc::new(open), marks, sending })
     }
 
     /// The namespaces with history.
@@ -181,8 +187,13 @@ impl Streams {
 
     /// Sends a publication and waits for its acknowledgement.
     async fn publish(&self, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<PublishAck, PublishError> {
-        let acknowledged =
-            async { self.context.publish_with_headers(subject.to_owned(), headers, payload).await?.await };
+        let acknowledged = async {
+            // A closed semaphore would be an error; this one is never closed.
+            let turn = self.sending.acquire().await;
+            let sent = self.context.publish_with_headers(subject.to_owned(), headers, payload).await;
+            drop(turn);
+            sent?.await
+        };
         // The client limits only the wait for the acknowledgement, and not the wait until it can send.
         let in_time = tokio::time::timeout(STORE_TIMEOUT, acknowledged).await;
         in_time.unwrap_or_else(|_| Err(PublishErrorKind::TimedOut.into()))

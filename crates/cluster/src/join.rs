@@ -47,6 +47,18 @@ pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
     ))
 }
 
+/// A panic of the cluster's thread ends the process: a node without the others must not serve.
+struct LinkGuard;
+
+impl Drop for LinkGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a fault in the link to the other nodes: the process ends");
+            std::process::abort();
+        }
+    }
+}
+
 impl Joining {
     /// Starts the thread. NATS need not be reachable yet, because the client tries to connect until it is.
     ///
@@ -61,6 +73,7 @@ impl Joining {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Joining { settings, options, link } = self;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
+            let _ends = LinkGuard;
             runtime.block_on(connection::run(settings, options, link, incoming));
         })?;
         Ok(())

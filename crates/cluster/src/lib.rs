@@ -58,6 +58,7 @@ mod history;
 mod incarnation;
 mod join;
 mod known_bucket;
+mod link;
 mod link_log;
 mod loader;
 mod marks;

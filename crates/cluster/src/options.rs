@@ -11,8 +11,9 @@ use crate::url_credentials::with_credentials;
 /// The number of ping intervals after which the client gives up a connection without replies: it tolerates two
 /// unanswered pings, and notices this when it sends the third.
 const PINGS: u32 = 3;
-/// The number of messages in the client's own queue. Others wait for the writer, which can take them back.
-const CLIENT_QUEUE: usize = 128;
+/// The number of messages in the client's own queue. Others wait for the writer, which can take them back. It is small,
+/// because a hello waits for the messages in it.
+const CLIENT_QUEUE: usize = 16;
 
 /// The options of the connection. The client reads TLS files at each attempt to connect.
 ///

@@ -109,10 +109,7 @@ impl ConnectedNode {
 
     /// The server has processed all commands before the echo, so the subscriptions that waited for it are confirmed.
     pub(crate) fn on_echo(&mut self, number: u64) {
-        let (confirmed, unconfirmed) =
-            std::mem::take(&mut self.unconfirmed).into_iter().partition(|(waiting, _)| *waiting <= number);
-        self.unconfirmed = unconfirmed;
-        for (_, channel) in confirmed {
+        for (channel, _) in self.unconfirmed.extract_if(|_, waiting| *waiting <= number) {
             (self.events)(ClusterEvent::Subscribed { channel });
         }
     }
@@ -146,7 +143,7 @@ impl ConnectedNode {
             });
             self.channels.insert(channel.clone(), task);
         }
-        self.unconfirmed.push((self.echo, channel));
+        self.unconfirmed.insert(channel, self.echo);
         self.has_new = true;
     }
 }

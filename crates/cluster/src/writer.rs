@@ -23,23 +23,32 @@ pub(crate) struct OutgoingMessage {
     pub(crate) charge: OutgoingCharge,
 }
 
-/// A subscription that waits for the writer, and the task that receives its messages.
-struct WaitingSubscription {
-    subject: String,
-    subscribed: oneshot::Sender<Subscriber>,
+/// A command about subscriptions that waits for the writer. The order is kept: an echo confirms the subscriptions
+/// before it.
+enum WaitingCommand {
+    /// A subject, and the task that receives its messages.
+    Subscribe(String, oneshot::Sender<Subscriber>),
+    Echo(OutboundMessage),
+}
+
+impl WaitingCommand {
+    fn is_wanted(&self) -> bool {
+        !matches!(self, WaitingCommand::Subscribe(_, subscribed) if subscribed.is_closed())
+    }
 }
 
 type Subscribing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Everything that waits to be written. A hello waits for nothing, because the other nodes need it in time. The echo
-/// waits for the subscriptions, which it confirms.
+/// Everything that waits to be written. Hellos and answers to probes come first, because the other nodes need them in
+/// time.
 pub(crate) struct LinkWriter {
     client: Client,
     hello: Option<OutboundMessage>,
-    subscriptions: VecDeque<WaitingSubscription>,
+    /// Answers to probes of other nodes.
+    probed: VecDeque<OutgoingMessage>,
+    commands: VecDeque<WaitingCommand>,
     /// The subscription that is written now.
     subscribing: Option<Subscribing>,
-    echo: Option<OutboundMessage>,
     messages: VecDeque<OutgoingMessage>,
 }
 
@@ -48,9 +57,9 @@ impl LinkWriter {
         LinkWriter {
             client,
             hello: None,
-            subscriptions: VecDeque::new(),
+            probed: VecDeque::new(),
+            commands: VecDeque::new(),
             subscribing: None,
-            echo: None,
             messages: VecDeque::new(),
         }
     }
@@ -60,19 +69,24 @@ impl LinkWriter {
         self.hello = Some(outbound(subject, payload));
     }
 
-    /// Requests the server's echo after the waiting subscriptions. It replaces one that still waits.
+    /// Answers the probe of another node.
+    pub(crate) fn answer_probe(&mut self, answer: OutgoingMessage) {
+        self.probed.push_back(answer);
+    }
+
+    /// Requests the server's echo after the waiting subscriptions.
     pub(crate) fn ask_echo(&mut self, subject: String, payload: Bytes) {
-        self.echo = Some(outbound(subject, payload));
+        self.commands.push_back(WaitingCommand::Echo(outbound(subject, payload)));
     }
 
     /// Subscribes to a subject. The receiver gets the subscription; if it is dropped before that, there is none.
     pub(crate) fn subscribe(&mut self, subject: String) -> oneshot::Receiver<Subscriber> {
         let (subscribed, subscriber) = oneshot::channel();
         // Those that are no longer wanted are removed when they may be half of all.
-        if self.subscriptions.len() == self.subscriptions.capacity() {
-            self.subscriptions.retain(|waiting| !waiting.subscribed.is_closed());
+        if self.commands.len() == self.commands.capacity() {
+            self.commands.retain(WaitingCommand::is_wanted);
         }
-        self.subscriptions.push_back(WaitingSubscription { subject, subscribed });
+        self.commands.push_back(WaitingCommand::Subscribe(subject, subscribed));
         subscriber
     }
 
@@ -83,7 +97,9 @@ impl LinkWriter {
 
     /// Removes all messages: the connection is lost. Returns the publications that are not stored, in their order.
     pub(crate) fn take_unwritten(&mut self) -> impl Iterator<Item = (ChannelName, Bytes)> + use<> {
-        (self.hello, self.echo) = (None, None);
+        self.hello = None;
+        self.probed.clear();
+        self.commands.retain(|waiting| matches!(waiting, WaitingCommand::Subscribe(..)));
         let messages = std::mem::take(&mut self.messages);
         messages.into_iter().filter_map(|message| Some((message.channel?, message.payload)))
     }
@@ -109,24 +125,26 @@ impl LinkWriter {
         } else if self.hello.is_some() {
             self.has_room().await;
             self.hello.take().into_iter().for_each(|message| self.write(message));
-        } else if let Some(WaitingSubscription { subject, subscribed }) = self.subscriptions.pop_front() {
-            let client = self.client.clone();
-            self.subscribing = Some(Box::pin(async move {
-                if !subscribed.is_closed()
-                    && let Ok(subscriber) = client.subscribe(subject).await
-                {
-                    let _ = subscribed.send(subscriber);
-                }
-            }));
-        } else if self.echo.is_some() {
+        } else if !self.probed.is_empty() {
             self.has_room().await;
-            self.echo.take().into_iter().for_each(|message| self.write(message));
+            self.probed.pop_front().into_iter().for_each(|answer| self.write_message(answer));
+        } else if !self.commands.is_empty() {
+            self.has_room().await;
+            match self.commands.pop_front() {
+                Some(WaitingCommand::Subscribe(subject, subscribed)) if !subscribed.is_closed() => {
+                    let client = self.client.clone();
+                    self.subscribing = Some(Box::pin(async move {
+                        if let Ok(subscriber) = client.subscribe(subject).await {
+                            let _ = subscribed.send(subscriber);
+                        }
+                    }));
+                }
+                Some(WaitingCommand::Echo(echo)) => self.write(echo),
+                Some(WaitingCommand::Subscribe(..)) | None => {}
+            }
         } else if !self.messages.is_empty() {
             self.has_room().await;
-            if let Some(OutgoingMessage { subject, payload, charge, .. }) = self.messages.pop_front() {
-                self.write(outbound(subject, payload));
-                drop(charge);
-            }
+            self.messages.pop_front().into_iter().for_each(|message| self.write_message(message));
         } else {
             return false;
         }
@@ -137,6 +155,12 @@ impl LinkWriter {
     async fn has_room(&mut self) {
         // An error is reported again when the message is written.
         let _ = poll_fn(|context| self.client.poll_ready_unpin(context)).await;
+    }
+
+    /// Writes a message. Its charge ends.
+    fn write_message(&mut self, OutgoingMessage { subject, payload, charge, .. }: OutgoingMessage) {
+        self.write(outbound(subject, payload));
+        drop(charge);
     }
 
     fn write(&mut self, message: OutboundMessage) {

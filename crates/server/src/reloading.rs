@@ -23,8 +23,9 @@ use crate::making::{
 };
 use crate::node::Node;
 use crate::preparation::prepare;
+use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::generation::Generation;
-use crate::runtime::hook_mailbox::HookMessage;
+use crate::runtime::hook_mailbox::{HookMailbox, HookMessage};
 use crate::runtime::mailbox::Message;
 use crate::runtime::registry_mailbox::RegistryMessage;
 use crate::runtime::reload::{ReadSettings, ReloadRefusal, Reloaded, SettingsSource};
@@ -138,6 +139,26 @@ impl Reloader {
     }
 }
 
+/// The threads of the next generation, until it has taken over. If it never does, they end.
+struct StartedThreads<'n> {
+    node: &'n Node,
+    /// The hooks that the thread asks for.
+    hooks: Option<Arc<HookMailbox>>,
+    worker: Option<JoinHandle<()>>,
+    teller: Option<RunningTeller>,
+}
+
+impl Drop for StartedThreads<'_> {
+    fn drop(&mut self) {
+        if let (Some(hooks), Some(_)) = (&self.hooks, &self.worker) {
+            hooks.send(HookMessage::Finish);
+        }
+        if let (Some(events), Some(_)) = (self.node.events.get(), &self.teller) {
+            events.command(EventMessage::Stop);
+        }
+    }
+}
+
 /// The access control of clients and of the server API, and the thread that fetches its keys; `None` = there are no
 /// keys to fetch.
 type NewAccess = (Arc<AccessControl>, Option<KeyFetcher>);
@@ -184,15 +205,16 @@ impl Exchange<'_> {
         if node.drain.has_begun() {
             return Err(ReloadRefusal::Stopping);
         }
-        // Threads start last: a thread that has started cannot be taken back. Only the system can refuse them.
+        // Threads start last. Only the system can refuse them; then those that have started end.
+        let mut started = StartedThreads { node, hooks: generation.hooks.clone(), worker: None, teller: None };
         let worker = worker.map(|worker| hooks::start(Arc::clone(node), worker)).transpose();
-        let worker = worker.map_err(|source| faulty(&[of_system(source)]))?;
+        started.worker = worker.map_err(|source| faulty(&[of_system(source)]))?;
         let teller = teller.map(|MadeTeller { mailbox, start, endpoints }| {
             // The mailbox is made only if the node has none.
             let _ = node.events.set(mailbox);
             RunningTeller::start(node, start, endpoints)
         });
-        let teller = teller.transpose().map_err(|fault| faulty(&[fault]))?;
+        started.teller = teller.transpose().map_err(|fault| faulty(&[fault]))?;
         let generation = Arc::new(generation);
         self.hand_over(&generation)?;
         self.shrink_streams(&generation.settings);
@@ -205,10 +227,10 @@ impl Exchange<'_> {
             if let Some(hooks) = &before.hooks {
                 hooks.send(HookMessage::Finish);
             }
-            threads.worker = worker;
+            threads.worker = started.worker.take();
         }
-        if teller.is_some() {
-            threads.teller = teller;
+        if let Some(teller) = started.teller.take() {
+            threads.teller = Some(teller);
         } else if let (Some(teller), true) = (&threads.teller, self.has_changed(&["events"])) {
             let _ = teller.endpoints.send(told);
         }

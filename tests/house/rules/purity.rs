@@ -120,7 +120,7 @@ fn no_write_waits_without_a_limit() {
 const SENDERS: &[&str] = &["writer.rs", "gather.rs", "telling.rs", "bucket_follower.rs", "consumer/"];
 const SENDING: &[&str] = &["client.publish", "client.subscribe", "client.flush"];
 /// The files of the connection, whose methods run in the task that reads.
-const READERS: &[&str] = &["connection.rs", "subscriptions.rs"];
+const READERS: &[&str] = &["connection.rs", "link.rs", "subscriptions.rs"];
 
 #[test]
 fn the_task_that_reads_from_nats_never_waits_for_its_writes() {

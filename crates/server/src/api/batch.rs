@@ -101,6 +101,7 @@ async fn run_commands<'a>(
         if let Some(id) = id {
             object.number("id", id.into());
         }
+        let _turn = time.turn(&method).await;
         let refusal = match (call, time.admit(&method)) {
             (Some(call), Ok(())) => time.measure(&node, &method, call.run(node, rights, &mut object, key)).await,
             (Some(_), Err(error)) => Some(refuse(&node, &method, &mut object, error.into())),

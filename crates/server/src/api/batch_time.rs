@@ -17,9 +17,16 @@ const LISTINGS_TIME_MAX: Duration = Duration::from_millis(1_050);
 #[derive(Default)]
 pub(super) struct BatchTime {
     listings: Cell<Duration>,
+    /// Lets one list of connections run at a time.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl BatchTime {
+    /// Waits until an operation may be checked: lists of connections run one after the other.
+    pub(super) async fn turn(&self, operation: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if operation == ConnectionsOperation::NAME { Some(self.turn.lock().await) } else { None }
+    }
+
     /// Checks whether an operation may begin.
     ///
     /// # Errors

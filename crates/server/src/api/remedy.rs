@@ -8,8 +8,7 @@ use serde_json::value::RawValue;
 use touchline_config::nearest;
 use touchline_protocol::Error;
 
-use super::operation_error::OperationError;
-use crate::node::Node;
+use super::operation::{OperationError, RequestNode};
 
 /// The longest name of a caller that an answer repeats, in bytes.
 const SHOWN_MAX: usize = 64;
@@ -28,7 +27,7 @@ type RequestMembers<'r> = BTreeMap<Cow<'r, str>, &'r RawValue>;
 
 impl RefusedRequest<'_> {
     /// Adds the remedy to a refusal that has no detail, and the channel for the log.
-    pub(super) fn explain(&self, node: &Node, refusal: OperationError) -> OperationError {
+    pub(super) fn explain(&self, node: RequestNode<'_>, refusal: OperationError) -> OperationError {
         if refusal.denied.is_some() {
             return refusal;
         }
@@ -59,7 +58,7 @@ impl RefusedRequest<'_> {
     }
 
     /// The channel that the refusal is about.
-    fn channel<'m>(&self, node: &Node, members: &RequestMembers<'m>, error: Error) -> Option<Cow<'m, str>> {
+    fn channel<'m>(&self, node: RequestNode<'_>, members: &RequestMembers<'m>, error: Error) -> Option<Cow<'m, str>> {
         let of_list = || {
             let channels: Vec<Cow<'m, str>> = serde_json::from_str(members.get("channels")?.get()).ok()?;
             let namespaces = &node.generation().session.namespaces;
@@ -91,14 +90,14 @@ pub(super) fn unknown_operation(name: &str, names: impl Iterator<Item = &'static
     format!("no operation is named {}{}", shown(name), suggestion(name, names))
 }
 
-fn unknown_namespace(node: &Node, channel: &str) -> Option<String> {
+fn unknown_namespace(node: RequestNode<'_>, channel: &str) -> Option<String> {
     let generation = node.generation();
     let name = generation.session.namespaces.namespace_of(channel);
     let known = generation.settings.channel.namespaces.iter().map(|namespace| namespace.name.as_str());
     Some(format!("no namespace of channel.namespaces is named {}{}", shown(name), suggestion(name, known)))
 }
 
-fn unknown_scope(node: &Node, name: &str) -> Option<String> {
+fn unknown_scope(node: RequestNode<'_>, name: &str) -> Option<String> {
     let generation = node.generation();
     let known = generation.settings.registry.scopes.iter().map(|scope| scope.name.as_str());
     Some(format!("no scope of registry.scopes is named {}{}", shown(name), suggestion(name, known)))
@@ -124,7 +123,7 @@ fn feature(operation: &str, place: &str, scope: Option<&str>) -> Option<String> 
 }
 
 /// The section with the options of a channel.
-fn place(node: &Node, channel: Option<&str>) -> String {
+fn place(node: RequestNode<'_>, channel: Option<&str>) -> String {
     match channel.map(|channel| node.generation().session.namespaces.namespace_of(channel).to_owned()) {
         Some(name) if !name.is_empty() => format!("channel.namespaces[{}]", shown(&name)),
         _ => "channel.without_namespace".to_owned(),

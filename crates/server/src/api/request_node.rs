@@ -1,6 +1,7 @@
 //! The node as one request of the server API sees it.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use crate::node::Node;
 use crate::runtime::generation::Generation;
@@ -12,12 +13,25 @@ use crate::runtime::generation::Generation;
 pub(crate) struct RequestNode<'a> {
     node: &'a Node,
     generation: &'a Generation,
+    has_limit: bool,
 }
 
 impl<'a> RequestNode<'a> {
     /// Makes the view of a request. It is called once for each request, where the request arrives.
     pub(crate) fn new(node: &'a Node, generation: &'a Generation) -> Self {
-        RequestNode { node, generation }
+        RequestNode { node, generation, has_limit: true }
+    }
+
+    /// The view of a command of a consumer, which waits as long as the command takes.
+    pub(crate) fn without_limit(self) -> Self {
+        RequestNode { has_limit: false, ..self }
+    }
+
+    /// The time that the request may take, so that its answer leaves within `http_server.request_timeout`; None = it
+    /// has no limit.
+    pub(crate) fn time(self) -> Option<Duration> {
+        let limit = self.generation.settings.http_server.request_timeout;
+        self.has_limit.then(|| limit - (limit / 2).min(Duration::from_secs(1)))
     }
 
     /// The settings of the request.

@@ -1,8 +1,6 @@
 //! The steps of one request: the channels of a broadcast, the commands of a batch. They share the time of the request,
 //! and several may run at a time.
 
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use touchline_protocol::Error;
@@ -41,12 +39,6 @@ impl<T> Step<T> {
     }
 }
 
-/// The time that a request may take, so that its answer leaves within `http_server.request_timeout`.
-pub(super) fn request_time(node: RequestNode<'_>) -> Duration {
-    let limit = node.generation().settings.http_server.request_timeout;
-    limit - (limit / 2).min(Duration::from_secs(1))
-}
-
 /// Runs steps, `at_a_time` of them at a time, until the time of the request is over. They begin in their order. Returns
 /// an outcome for each.
 pub(super) async fn run_steps<T, F: Future<Output = T>>(
@@ -71,6 +63,9 @@ pub(super) async fn run_steps<T, F: Future<Output = T>>(
             finished += 1;
         }
     };
-    let _ = node.clock.time().timeout(request_time(node), all).await;
+    match node.time() {
+        Some(limit) => drop(node.clock.time().timeout(limit, all).await),
+        None => all.await,
+    }
     outcomes
 }

@@ -119,7 +119,7 @@ fn refuse(node: &Node, place: usize, object: &mut ObjectWriter<'_>, refusal: Ope
 }
 
 /// Adds what the caller can do about it to a refusal.
-fn explained(node: &Node, place: usize, params: &[u8], refusal: OperationError) -> OperationError {
+fn explained(node: RequestNode<'_>, place: usize, params: &[u8], refusal: OperationError) -> OperationError {
     let Some(OperationRow { description, .. }) = TABLE.get(place) else { return refusal };
     let fields = (description.request_fields)();
     RefusedRequest { operation: description.name, fields, params }.explain(node, refusal)
@@ -254,7 +254,7 @@ macro_rules! operations {
                 };
                 let took_us = node.clock.elapsed_us().saturating_sub(began_us);
                 node.metrics_here().operations.observe_us(place, took_us);
-                Some(refuse(&node, place, object, explained(&node, place, self.params, outcome.err()?)))
+                Some(refuse(&node, place, object, explained(node, place, self.params, outcome.err()?)))
             }
 
             /// Runs the operation on this node alone. Its result becomes the member `key` of an object. An error

@@ -13,6 +13,7 @@ use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 use super::activity::note_activity;
 use super::facts::{self, FactBackend};
 use crate::node::Node;
+use crate::runtime::ends_process::EndsProcess;
 use crate::runtime::event_mailbox::EventMessage;
 use crate::runtime::generation::Generation;
 use crate::runtime::mailbox::{ClientCommand, Message};
@@ -201,6 +202,8 @@ fn note_gone(node: &Node, other: &str, has_left: bool) {
 pub(crate) fn handler(node: &Arc<Node>) -> impl Fn(ClusterEvent) + Send + Sync + 'static {
     let node = Arc::downgrade(node);
     move |event| {
+        // Also a panic in a task of the cluster, which the runtime would catch.
+        let _ends = EndsProcess::of("cluster events");
         if let Some(node) = node.upgrade() {
             handle(&node, event);
         }

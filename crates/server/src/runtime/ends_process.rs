@@ -9,20 +9,22 @@ use std::thread::{Builder, JoinHandle};
 pub(crate) struct EndsProcess {
     /// The part that owns the state, for the log.
     part: &'static str,
+    /// The thread was already unwinding, because of another part.
+    was_panicking: bool,
 }
 
 impl EndsProcess {
     /// Begins code that owns state of all clients.
     #[inline]
     pub(crate) fn of(part: &'static str) -> Self {
-        EndsProcess { part }
+        EndsProcess { part, was_panicking: std::thread::panicking() }
     }
 }
 
 impl Drop for EndsProcess {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.was_panicking {
             end(self.part);
         }
     }

@@ -130,16 +130,18 @@ impl Shard {
         }
         // A node that is alone delivers to its own subscribers.
         let is_sent = matches!(request, ChannelRequest::Publish(_)) && self.node.is_linked.load(Relaxed);
-        if is_sent && !cluster.has_room() && !self.is_durable(channel) {
+        if is_sent && !cluster.has_room() && !self.is_in_database(channel, request) {
             cluster.count_refused();
             return Some(Error::CLUSTER_UNREACHABLE);
         }
         None
     }
 
-    /// Whether the publications of a channel are in the database.
-    fn is_durable(&self, channel: &str) -> bool {
-        self.generation.session.namespaces.resolve(channel).is_ok_and(|options| options.durable)
+    /// Whether a publication goes to the database, and not through NATS.
+    fn is_in_database(&self, channel: &str, request: &ChannelRequest) -> bool {
+        let ChannelRequest::Publish(publish) = request else { return false };
+        let options = self.generation.session.namespaces.resolve(channel);
+        options.is_ok_and(|options| options.durable && options.has_history() && !publish.skip_history)
     }
 
     /// Whether a publication is larger than one message to the other nodes may be. Publications of durable channels go
@@ -154,7 +156,7 @@ impl Shard {
                 + info.chan_info.as_ref().map_or(0, Bytes::len)
         });
         self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_OVERHEAD)
-            && !self.is_durable(channel)
+            && !self.is_in_database(channel, request)
     }
 
     /// Runs the channels' commands to their log backends, resumes requests that have waited, and sends deliveries.

@@ -312,6 +312,11 @@ impl Shard {
             self.metrics.transports[connection.transport as usize].written_bytes.add(*bytes as u64);
             return;
         }
+        self.guarded(slot, |shard, slot| shard.settle_write(slot, written, queued_before));
+    }
+
+    /// Does the rest of the work after a write: counts it, shortens the queue, ends a broken or finished connection.
+    fn settle_write(&mut self, slot: u32, written: Written, queued_before: usize) {
         let mut is_reading = false;
         let partial = std::mem::take(&mut self.outbox.partial);
         if partial > 0 {
@@ -383,7 +388,7 @@ impl Shard {
                 {
                     connection.session.wind_down();
                 }
-                _ => self.disconnect(slot, Disconnect::SHUTDOWN),
+                _ => self.guarded(slot, |shard, slot| shard.disconnect(slot, Disconnect::SHUTDOWN)),
             }
         }
     }

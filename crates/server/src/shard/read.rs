@@ -51,6 +51,10 @@ const LINE_TOO_LARGE: &str = "a line is longer than tcp.message_size_limit";
 impl Shard {
     /// Takes over a connection whose handshake HTTP has finished.
     pub(super) fn adopt(&mut self, connection: AdoptedConnection) {
+        self.isolated(|shard| shard.insert_adopted(connection));
+    }
+
+    fn insert_adopted(&mut self, connection: AdoptedConnection) {
         let AdoptedConnection { socket, negotiated, response_head, prefix, user } = connection;
         let is_websocket = negotiated.wire.is_websocket();
         let is_tls = matches!(socket, AcceptedSocket::Tls(..));

@@ -184,7 +184,7 @@ impl Shard {
         }
         let slot = token.0 as u32;
         if event.is_writable() {
-            self.flush_writable(slot);
+            self.guarded(slot, Shard::flush_writable);
         }
         if event.is_read_closed() && (self.has_left_waiting(slot) || self.is_lingering(slot)) {
             return self.guarded(slot, Shard::remove);

@@ -22,7 +22,6 @@ use crate::api::operation::{Operation, OperationError, RequestNode};
 use crate::api::shapes::{
     CallShape, ChangesShape, CountShape, EmptyShape, GroupsShape, MemberShape, MembersShape, NameShape, NamesShape,
 };
-use crate::api::steps::request_time;
 
 /// The field that a backend sends in addition to the fields of a client.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -223,7 +222,7 @@ async fn run_directory(node: RequestNode<'_>, method: RegistryMethod, params: &s
     let mut request = read.map_err(|fault| OperationError { field: fault.field, ..fault.error.into() })?;
     let oversized = request.oversized_field(scopes);
     if let DirectoryRequest::Call { timeout_ms, .. } = &mut request {
-        *timeout_ms = (*timeout_ms).min(request_time(node).as_millis() as u64);
+        *timeout_ms = node.time().map_or(*timeout_ms, |limit| (*timeout_ms).min(limit.as_millis() as u64));
     }
     if let Some(answer) = scopes.answer(&request) {
         return Ok(Bytes::from(answer?));
