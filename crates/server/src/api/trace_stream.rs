@@ -192,10 +192,8 @@ impl TraceStream {
             }
             let Ok(seen) = self.ask(&json!({})).await else { return };
             let lines = lines(&seen, &mut self.missing);
-            if !lines.is_empty() {
-                if !self.send(&mut connection, lines.as_bytes()).await {
-                    return;
-                }
+            if !lines.is_empty() && !self.send(&mut connection, lines.as_bytes()).await {
+                return;
             }
             if seen["ended"] == true {
                 let _ = connection.shutdown().await;

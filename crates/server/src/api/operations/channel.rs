@@ -105,7 +105,7 @@ impl Operation for ChannelOperation {
 
     async fn run(node: RequestNode<'_>, request: ChannelFactsRequest) -> Result<ChannelReply, OperationError> {
         let generation = node.generation();
-        channel_options(&generation, "channel", &request.channel)?;
+        channel_options(generation, "channel", &request.channel)?;
         let channel: ChannelName = request.channel.as_str().into();
         let (home, (reply, known)) = (node.home(&channel), oneshot::channel());
         node.send(home, Message::Inspect(Inspection::Channel { channel, reply }));
@@ -122,7 +122,7 @@ impl Operation for ChannelOperation {
         };
         let namespace = generation.session.namespaces.namespace_of(&request.channel).to_owned();
         Ok(ChannelReply {
-            options: options(&generation, &namespace),
+            options: options(generation, &namespace),
             channel: request.channel,
             namespace,
             subscribers: of_node.subscribers,

@@ -122,7 +122,7 @@ impl Operation for ReactionOpenOperation {
 
     async fn run(node: RequestNode<'_>, request: ReactionOpenRequest) -> Result<ReactionOpenReply, OperationError> {
         let generation = node.generation();
-        let options = options_of(&generation, &request.channel)?;
+        let options = options_of(generation, &request.channel)?;
         if request.options.is_empty() || check_options(request.options.iter().map(String::as_str)).is_some() {
             return Err(OperationError::bad("options"));
         }
