@@ -76,7 +76,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the source from which a reload reads the settings ([`ServerHandle::reload`], `POST /api/reload`).
+    /// Sets the source from which a reload reads the settings ([`reload`](crate::ServerHandle::reload),
+    /// `POST /api/reload`).
     /// `written`: the keys from which the settings of this start were made.
     pub fn settings_from(mut self, source: impl SettingsSource, written: Vec<WrittenKey>) -> Self {
         self.program.source = Some((Box::new(source), written));
