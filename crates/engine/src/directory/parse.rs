@@ -447,11 +447,10 @@ impl<'a> MethodParams<'a> for AcknowledgeParams<'a> {
     }
 }
 
+/// The scope of this name. A scope may have the empty name; without one, the parameter is missing.
 fn found(scopes: &Scopes, name: &str) -> Result<ScopeId, ParamsFault> {
-    if name.is_empty() {
-        return Err(ParamsFault::bad("scope"));
-    }
-    Ok(scopes.find(name).ok_or(Error::NO_SUCH_SCOPE)?)
+    let missing = || if name.is_empty() { ParamsFault::bad("scope") } else { Error::NO_SUCH_SCOPE.into() };
+    scopes.find(name).ok_or_else(missing)
 }
 
 /// Reads a name, a group, or a prefix of one, from this parameter.
