@@ -84,15 +84,21 @@ impl PostgresServer {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Runs SQL with `psql`, and returns the output.
+    /// Runs SQL with `psql`, and returns the output. A statement that the server ended because of a deadlock with a node
+    /// has done nothing, and runs again.
     #[track_caller]
     pub fn sql(&self, sql: &str) -> String {
-        let output = Command::new(self.programs.join("psql"))
-            .args([&self.url(), "-qAt", "-c", sql])
-            .output()
-            .expect("psql runs");
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        loop {
+            let output = Command::new(self.programs.join("psql"))
+                .args([&self.url(), "-qAt", "-c", sql])
+                .output()
+                .expect("psql runs");
+            let error = String::from_utf8_lossy(&output.stderr);
+            if !error.contains("deadlock detected") {
+                assert!(output.status.success(), "{sql}: {error}");
+                return String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            }
+        }
     }
 
     /// Whether the server runs.
