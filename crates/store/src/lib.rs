@@ -16,7 +16,7 @@
 //! | queue messages for a name without an owner | [`InboxMessage`] |
 //! | share facts between nodes, such as bans | [`Store::change_fact`], [`StoreEvent::Facts`] |
 //! | find out why a database does not open, or refuses a request | [`OpenError`], [`StoreRefusal`] |
-//! | change a schema, copy a database, free its unused space | [`Schema`], [`migrate`], [`copies`], [`compact`](mod@compact) |
+//! | change a schema, copy a database, free its unused space | [`Schema`], [`migrate`], [`copies`], [`mod@compact`] |
 //! | see how large the database is, and whether it may grow | [`SizeMetrics`] |
 //! | count audiences and events | [`stats`] |
 //! | execute commands that applications leave in a table | [`outbox`], [`Store::append_rows`] |

@@ -84,8 +84,8 @@ impl PostgresServer {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Runs SQL with `psql`, and returns the output. A statement that the server ended because of a deadlock with a node
-    /// has done nothing, and runs again.
+    /// Runs SQL with `psql`, and returns the output. A statement that the server ended because of a deadlock has done
+    /// nothing, and runs again.
     #[track_caller]
     pub fn sql(&self, sql: &str) -> String {
         loop {
