@@ -115,7 +115,8 @@ impl ConnectedNode {
     }
 
     pub(crate) fn ask_echo(&mut self) {
-        if std::mem::take(&mut self.has_new) {
+        // While the link is lost, clients could make waiting echoes grow; the next link asks for one.
+        if self.link.is_some() && std::mem::take(&mut self.has_new) {
             self.writer.ask_echo(self.subjects.echo(&self.settings.node), self.echo.to_string().into());
             self.echo += 1;
         }

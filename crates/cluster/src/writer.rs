@@ -82,7 +82,7 @@ impl LinkWriter {
     /// Subscribes to a subject. The receiver gets the subscription; if it is dropped before that, there is none.
     pub(crate) fn subscribe(&mut self, subject: String) -> oneshot::Receiver<Subscriber> {
         let (subscribed, subscriber) = oneshot::channel();
-        // Those that are no longer wanted are removed when they may be half of all.
+        // Unwanted subscriptions are removed before the queue grows.
         if self.commands.len() == self.commands.capacity() {
             self.commands.retain(WaitingCommand::is_wanted);
         }
@@ -111,8 +111,11 @@ impl LinkWriter {
         pending().await
     }
 
-    /// Writes everything that waits, and sends it to the server.
+    /// Writes everything that waits, and sends it to the server. The hello says that the node leaves, so it comes last.
     pub(crate) async fn finish(&mut self) {
+        let hello = self.hello.take();
+        while self.write_next().await {}
+        self.hello = hello;
         while self.write_next().await {}
         let _ = self.client.flush().await;
     }
