@@ -7,18 +7,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use async_nats::Client;
-use async_nats::jetstream::stream::{ClusterInfo, PeerInfo, Stream};
-use futures_util::{FutureExt as _, StreamExt as _};
+use async_nats::jetstream::stream::{ClusterInfo, PeerInfo};
+use futures_util::FutureExt as _;
 use touchline_protocol::fact::{AGE_MAX, FactChange, FactsEvent};
 
 use crate::errors::FactError;
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::{BucketMessage, FactBucket};
 use crate::known_bucket::{BucketPart, KnownBucket};
+use crate::nats::{NatsClient, NatsStream};
 use crate::outage::OutageLog;
+use crate::time::{Instant, now, sleep, timeout};
 
 /// The minimum interval between two looks, and the delay after a message to the bucket, which may not be stored yet.
 const SOON: Duration = Duration::from_millis(20);
@@ -38,7 +39,7 @@ const CLEANED: usize = 64;
 /// Follows the bucket on one connection to NATS.
 pub(crate) struct BucketFollower {
     pub(crate) bucket: FactBucket,
-    pub(crate) client: Client,
+    pub(crate) client: NatsClient,
     pub(crate) events: ClusterEventSink,
     pub(crate) outages: Arc<OutageLog>,
     /// True if this node's id is the first in the cluster, so that it cleans up for all nodes.
@@ -70,12 +71,12 @@ impl FollowerState {
 impl BucketFollower {
     /// Follows the bucket until the future is dropped.
     pub(crate) async fn run(self) {
-        let Ok(mut bell) = self.client.subscribe(self.bucket.subject()).await else { return };
+        let Some(mut bell) = self.client.subscribe(self.bucket.subject()).await else { return };
         let mut state = FollowerState::default();
         let mut pause = SOON;
         loop {
-            let began = Instant::now();
-            let looked = tokio::time::timeout(state.patience(began), self.look(&mut state)).await;
+            let began = now();
+            let looked = timeout(state.patience(began), self.look(&mut state)).await;
             match looked.unwrap_or(Err(FactError::TimedOut)) {
                 Ok(()) => self.outages.succeed(),
                 Err(error) => {
@@ -85,23 +86,24 @@ impl BucketFollower {
                 }
             }
             tokio::select! {
+                biased;
                 rung = bell.next() => {
                     if rung.is_none() {
                         return;
                     }
                     pause = SOON;
-                    tokio::time::sleep(SOON.saturating_sub(began.elapsed())).await;
+                    sleep(SOON.saturating_sub(now() - began)).await;
                     // One look is enough for all waiting messages.
                     while let Some(Some(_)) = bell.next().now_or_never() {}
                 }
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(CALM),
+                () = sleep(pause) => pause = (pause * 2).min(CALM),
             }
         }
     }
 
     /// Looks once, and reports what is new.
     async fn look(&self, state: &mut FollowerState) -> Result<(), FactError> {
-        let began = Instant::now();
+        let began = now();
         let found = match self.bucket.look().await {
             Err(FactError::NoJetStream) if !self.needs_jetstream && !self.client.server_info().jetstream => {
                 self.report(state.known.no_jetstream());
@@ -109,28 +111,28 @@ impl BucketFollower {
             }
             found => found?,
         };
-        let Some((stream, now)) = found else {
+        let Some((stream, seen)) = found else {
             self.report(state.known.missing());
             state.known_at = Some(began);
             return Ok(());
         };
-        let unheard = unheard(&stream.cached_info().cluster);
+        let unheard = unheard(&stream.info.cluster);
         if unheard >= AGE_MAX {
             return Err(FactError::NoMajority { bucket: self.bucket.name() });
         }
-        let part = state.known.wanted(now);
+        let part = state.known.wanted(seen);
         let messages = match part {
             BucketPart::Nothing => Vec::new(),
-            BucketPart::Behind(sequence) => self.bucket.read(&stream, now, sequence).await?,
+            BucketPart::Behind(sequence) => self.bucket.read(&stream, seen, sequence).await?,
             BucketPart::Everything => {
                 state.doomed.clear();
-                self.bucket.read(&stream, now, 0).await?
+                self.bucket.read(&stream, seen, 0).await?
             }
         };
         doom(&mut state.doomed, &messages);
-        self.report(state.known.read(part, now, messages));
+        self.report(state.known.read(part, seen, messages));
         // Changes during a load follow at once, because their messages trigger a look.
-        let at = if part == BucketPart::Everything { Instant::now() } else { began };
+        let at = if part == BucketPart::Everything { now() } else { began };
         state.known_at = at.checked_sub(unheard);
         self.clean(&stream, &mut state.doomed).await;
         Ok(())
@@ -142,7 +144,7 @@ impl BucketFollower {
 
     /// Deletes what is due if this node cleans up for all. A failure is only logged, because the remaining messages are
     /// harmless.
-    async fn clean(&self, stream: &Stream, doomed: &mut BTreeSet<(u64, String, u64)>) {
+    async fn clean(&self, stream: &NatsStream, doomed: &mut BTreeSet<(u64, String, u64)>) {
         for _ in 0..CLEANED {
             let Some((_, subject, sequence)) = doomed.first().filter(|(due_s, ..)| *due_s <= now_s()) else { break };
             if self.is_first.load(Relaxed)

@@ -1,12 +1,10 @@
 //! The connection to NATS: the commands of the node, the state of the connection, and the streams.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, ServerAddr};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
@@ -25,13 +23,14 @@ use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader};
 use crate::marks::Marks;
 use crate::members::{Members, MembershipStep, MembershipTiming, VERSIONS};
+use crate::nats::{NatsClient, NatsServers};
 use crate::neighbours::ReportedNodes;
 use crate::open_streams::{OpenStreams, OpenedStream};
 use crate::outage::OutageLog;
 use crate::outcome::{append, change_fact, purge};
 use crate::settings::{JoinOptions, StreamSettings};
 use crate::subject::Subjects;
-use crate::telling::tell;
+use crate::time::{Instant, Ticks, now, sleep, timeout};
 use crate::types::StreamLoad;
 use crate::versions::warn_of_losses;
 use crate::watch::StreamPoller;
@@ -57,25 +56,20 @@ const BATCH: usize = 512;
 /// Serves until the node leaves.
 pub(crate) async fn run(
     settings: JoinOptions,
-    (servers, options): (Vec<ServerAddr>, ConnectOptions),
+    servers: NatsServers,
     LinkParts { mut outgoing, replies, message_max, traffic }: LinkParts,
     events: ClusterEventSink,
 ) {
     warn_of_losses(&settings);
     let (nats_event_sender, mut nats_events) = unbounded_channel();
-    let options = options.event_callback(move |event| {
-        let _ = nats_event_sender.send(event);
-        std::future::ready(())
-    });
-    let client = match options.connect(servers).await {
+    let client = match servers.connect(nats_event_sender).await {
         Ok(client) => client,
         Err(error) => return tracing::error!(%error, "the cluster could not be joined"),
     };
     let _ = traffic.set(client.statistics());
     let (echo_sender, mut echoes) = unbounded_channel();
     let (signal_sender, mut signals) = channel(SIGNALS_MAX);
-    let mut ticks = tokio::time::interval(TICK_INTERVAL);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = Ticks::new(TICK_INTERVAL);
     let (stream_sender, mut opened) = unbounded_channel();
     let mut node = ConnectedNode::new(client, settings, events, (echo_sender, signal_sender, stream_sender));
     let streams_gone = Arc::clone(&node.streams_gone);
@@ -87,7 +81,7 @@ pub(crate) async fn run(
         tokio::select! {
             biased;
             Some(event) = nats_events.recv() => node.on_nats_event(&event),
-            _ = ticks.tick() => node.tick(),
+            () = ticks.tick() => node.tick(),
             Some(opened) = opened.recv() => node.on_streams(opened),
             () = streams_gone.notified() => node.open_streams(),
             Some(signal) = signals.recv() => node.on_signal(signal),
@@ -102,7 +96,7 @@ pub(crate) async fn run(
                     let Some(command) = next.take() else { break };
                     if let ClusterCommand::Leave { done } = command {
                         node.say_hello(true);
-                        let _ = tokio::time::timeout(RETRY_INTERVAL, node.writer.finish()).await;
+                        let _ = timeout(RETRY_INTERVAL, node.writer.finish()).await;
                         let _ = done.send(());
                         return;
                     }
@@ -127,7 +121,7 @@ pub(crate) enum NodeSignal {
 
 /// The state of the connection. No method waits: everything for NATS goes to the writer, or to a task with a limit.
 pub(crate) struct ConnectedNode {
-    pub(crate) client: Client,
+    pub(crate) client: NatsClient,
     pub(crate) writer: LinkWriter,
     pub(crate) members: Members,
     /// The time at which the members' clock starts.
@@ -152,16 +146,18 @@ pub(crate) struct ConnectedNode {
     /// The number of the client's connection. `None` = the link is lost, or was never made.
     pub(crate) link: Option<u64>,
     /// How often the connection has been lost.
-    pub(crate) lost: u64,
+    pub(crate) lost: Arc<AtomicU64>,
     pub(crate) checks: Arc<Checks>,
     /// Notified when streams are gone or replaced.
     streams_gone: Arc<Notify>,
     pub(crate) echo_sender: UnboundedSender<u64>,
     /// The task of each channel's subscription.
-    pub(crate) channels: HashMap<ChannelName, JoinHandle<()>>,
+    pub(crate) channels: BTreeMap<ChannelName, JoinHandle<()>>,
     /// The channels that wait for an echo of the server, and its number.
-    pub(crate) unconfirmed: HashMap<ChannelName, u64>,
+    pub(crate) unconfirmed: BTreeMap<ChannelName, u64>,
     pub(crate) echo: u64,
+    /// When an echo was requested last.
+    pub(crate) echo_asked: Instant,
     pub(crate) has_new: bool,
     pub(crate) log: LinkLog,
     /// Logs why publications are not stored.
@@ -181,7 +177,7 @@ pub(crate) struct ConnectedNode {
 
 impl ConnectedNode {
     fn new(
-        client: Client,
+        client: NatsClient,
         settings: JoinOptions,
         events: ClusterEventSink,
         (echo_sender, signal_sender, opened_sender): (
@@ -210,7 +206,7 @@ impl ConnectedNode {
         ConnectedNode {
             facts: FactBucket::new(client.clone(), subjects.clone(), Arc::clone(&settings)),
             members: Members::new(me, timing),
-            began: Instant::now(),
+            began: now(),
             signal_sender,
             is_joined: Arc::default(),
             subjects,
@@ -225,12 +221,13 @@ impl ConnectedNode {
             opening: None,
             opened_sender,
             link: None,
-            lost: 0,
+            lost: Arc::default(),
+            echo_asked: now(),
             checks: Arc::default(),
             streams_gone: Arc::default(),
             echo_sender,
-            channels: HashMap::new(),
-            unconfirmed: HashMap::new(),
+            channels: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             echo: 0,
             has_new: false,
             log,
@@ -244,12 +241,21 @@ impl ConnectedNode {
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
+        (now() - self.began).as_millis() as u64
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
     }
 
     fn tick(&mut self) {
         self.follow_link();
-        while let Some((_, load)) = self.waiting_loads.pop_front_if(|(since, _)| since.elapsed() >= LOAD_WAIT) {
+        // NATS may drop an echo like any other message.
+        if !self.unconfirmed.is_empty() && now() - self.echo_asked >= RETRY_INTERVAL {
+            self.has_new = true;
+            self.ask_echo();
+        }
+        while let Some((_, load)) = self.waiting_loads.pop_front_if(|(since, _)| now() - *since >= LOAD_WAIT) {
             self.refuse(load);
         }
         self.is_first.store(self.members.is_first(), Relaxed);
@@ -314,14 +320,9 @@ impl ConnectedNode {
     fn probe(&self, node: Arc<str>) {
         let (client, signals, subject) = (self.client.clone(), self.signal_sender.clone(), self.subjects.probe(&node));
         tokio::spawn(async move {
-            let request = async_nats::Request::new().timeout(Some(PROBE_TIMEOUT));
-            match client.send_request(subject, request).await {
-                Ok(_) => drop(signals.try_send(NodeSignal::Probed(node, true))),
-                Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => {
-                    drop(signals.try_send(NodeSignal::Probed(node, false)))
-                }
-                // The node may be frozen or slow, so this does not prove that it is dead.
-                Err(_) => {}
+            // Without a reply the node may be frozen or slow, so that does not prove that it is dead.
+            if let Some(is_there) = client.probe(subject, PROBE_TIMEOUT).await {
+                drop(signals.try_send(NodeSignal::Probed(node, is_there)));
             }
         });
     }
@@ -344,7 +345,7 @@ impl ConnectedNode {
         let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
         let (is_first, opened) = (self.streams.is_none() || self.new_streams.is_some(), self.opened_sender.clone());
         let (marks, events) = (Arc::clone(&self.marks), Arc::clone(&self.events));
-        let (known, lost) = (self.marks_before.clone().unwrap_or_else(|| Arc::new(marks.copy())), self.lost);
+        let (known, lost) = (self.marks_before.clone().unwrap_or_else(|| Arc::new(marks.copy())), self.lost());
         self.opening = Some(tokio::spawn(async move {
             let mut told = String::new();
             loop {
@@ -361,7 +362,7 @@ impl ConnectedNode {
                         return;
                     }
                     // Without a connection, the error does not concern JetStream.
-                    Err(error) if client.connection_state() == State::Connected => {
+                    Err(error) if client.is_up() => {
                         let text = error.to_string();
                         if text != told {
                             tracing::warn!(
@@ -374,7 +375,7 @@ impl ConnectedNode {
                     }
                     Err(_) => {}
                 }
-                tokio::time::sleep(RETRY_INTERVAL).await;
+                sleep(RETRY_INTERVAL).await;
             }
         }));
     }
@@ -383,7 +384,7 @@ impl ConnectedNode {
         if Arc::ptr_eq(&settings, &self.settings) {
             self.opening = None;
         }
-        if lost != self.lost || !Arc::ptr_eq(&settings, &self.settings) {
+        if lost != self.lost() || !Arc::ptr_eq(&settings, &self.settings) {
             // The connection was lost again, or other streams were set meanwhile.
             return self.open_streams();
         }
@@ -451,7 +452,7 @@ impl ConnectedNode {
                 tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
             }
             ClusterCommand::PublishEphemeral { channel, payload: (payload, charge) } => {
-                let subject = self.subjects.ephemeral(&channel);
+                let subject = self.subjects.ephemeral(&channel, &self.settings.node, self.lost());
                 self.writer.publish(OutgoingMessage { subject, payload, channel: Some(channel), charge });
             }
             ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel),
@@ -485,7 +486,7 @@ impl ConnectedNode {
                 let step = self.members.set_room(connect_rate, draining);
                 self.run_steps(step.into_iter().collect());
             }
-            ClusterCommand::Tell(batch) => drop(tokio::spawn(tell(self.client.clone(), batch))),
+            ClusterCommand::Tell(batch) => drop(tokio::spawn(self.client.clone().tell(batch))),
             ClusterCommand::Leave { .. } => {}
         }
     }
@@ -509,7 +510,7 @@ impl ConnectedNode {
 
     /// Changes a shared fact, and reports the result.
     fn change_fact(&self, change: FactChange, done: OnFactChanged) {
-        if self.client.connection_state() != State::Connected {
+        if !self.client.is_up() {
             return done(Err(FactError::NotConnected));
         }
         let (events, outages) = (Arc::clone(&self.events), Arc::clone(&self.fact_outages));
@@ -521,7 +522,7 @@ impl ConnectedNode {
         match &self.streams {
             Some(OpenStreams { loader, .. }) if self.marks_before.is_none() => loader.load(load),
             _ if load.is_check => {}
-            Some(_) => self.waiting_loads.push_back((Instant::now(), load)),
+            Some(_) => self.waiting_loads.push_back((now(), load)),
             None => self.refuse(load),
         }
     }

@@ -1,8 +1,9 @@
 //! Why a node cannot join, and why NATS cannot serve a channel with history or shared facts.
 
 use async_nats::jetstream::context::{CreateStreamError, GetStreamError, PublishError, UpdateStreamError};
-use async_nats::jetstream::stream::{PurgeError, RawMessageError};
 use touchline_protocol::fact::UnreadableFact;
+
+use crate::nats::NatsError;
 
 /// Why a node cannot join the cluster.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +77,7 @@ pub enum StreamError {
         /// The name of the stream.
         stream: String,
         /// The reason that NATS gave.
-        source: RawMessageError,
+        source: NatsError,
     },
     /// The publication was refused, or no acknowledgement arrived.
     #[error("storing a publication in the stream {stream}: {source}{}", remedy(.source))]
@@ -107,7 +108,7 @@ pub enum StreamError {
         /// The name of the stream.
         stream: String,
         /// The reason that NATS gave.
-        source: PurgeError,
+        source: NatsError,
     },
     /// A history cannot be read.
     #[error("reading a history from the stream {stream}: {source}{}", remedy(.source))]
@@ -115,7 +116,7 @@ pub enum StreamError {
         /// The name of the stream.
         stream: String,
         /// The reason that NATS gave.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: NatsError,
     },
     /// No reply arrived to a read that was repeated.
     #[error("reading a history from the stream {stream}: no answer; check that a majority of its NATS servers is up")]
@@ -175,7 +176,7 @@ pub enum FactError {
         /// The name of the bucket.
         bucket: String,
         /// The reason that NATS gave.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: NatsError,
     },
     /// The leader of the bucket does not know whether it is still the leader.
     #[error(

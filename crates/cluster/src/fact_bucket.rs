@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, ReplayPolicy, pull};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind, RequestError, RequestErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, RawMessageErrorKind, StorageType};
-use async_nats::jetstream::stream::{RawMessageError, Stream};
-use async_nats::jetstream::{self, Context, ErrorCode};
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
+use async_nats::jetstream::{self, ErrorCode};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use touchline_protocol::fact::{Fact, FactChange, FactKey};
 
 use crate::errors::FactError;
+use crate::nats::{JetStream, NatsClient, NatsError, NatsStream};
 use crate::settings::{JoinOptions, Storage};
 use crate::subject::Subjects;
+use crate::time::sleep;
 
 /// The time limit for JetStream to answer one request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,10 +29,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
 /// Up to this number, messages are read one by one; more are read by a consumer.
 const FEW: u64 = 16;
-/// The number of messages that are requested from a consumer at a time.
-const FETCHED: usize = 1_000;
-/// How long JetStream keeps an unused consumer.
-const CONSUMER_REST: Duration = Duration::from_secs(30);
 
 /// The header that says what was done, and its values for a removal.
 const OPERATION: &str = "KV-Operation";
@@ -41,7 +37,7 @@ const REMOVALS: [&str; 2] = ["DEL", "PURGE"];
 /// The bucket of one cluster.
 #[derive(Clone)]
 pub(crate) struct FactBucket {
-    context: Context,
+    jet_stream: JetStream,
     subjects: Subjects,
     settings: Arc<JoinOptions>,
     /// True if the bucket was seen, and nothing has failed since.
@@ -70,10 +66,9 @@ pub(crate) struct BucketMessage {
 }
 
 impl FactBucket {
-    pub(crate) fn new(client: async_nats::Client, subjects: Subjects, settings: Arc<JoinOptions>) -> Self {
-        let mut context = jetstream::new(client);
-        context.set_timeout(ANSWER_TIMEOUT);
-        FactBucket { context, subjects, settings, is_made: Arc::default() }
+    pub(crate) fn new(client: NatsClient, subjects: Subjects, settings: Arc<JoinOptions>) -> Self {
+        let jet_stream = client.jet_stream(ANSWER_TIMEOUT);
+        FactBucket { jet_stream, subjects, settings, is_made: Arc::default() }
     }
 
     /// The subjects of all facts.
@@ -94,21 +89,15 @@ impl FactBucket {
     ///
     /// # Errors
     /// The reason that NATS gave.
-    pub(crate) async fn look(&self) -> Result<Option<(Stream, BucketState)>, FactError> {
-        match self.context.get_stream(self.stream_name()).await {
-            Ok(stream) => {
-                let info = stream.cached_info();
-                let state = BucketState {
-                    made_ns: info.created.unix_timestamp_nanos(),
-                    last: info.state.last_sequence,
-                    messages: info.state.messages,
-                };
+    pub(crate) async fn look(&self) -> Result<Option<(NatsStream, BucketState)>, FactError> {
+        match self.jet_stream.find(&self.stream_name()).await {
+            Ok(None) => Ok(None),
+            Ok(Some(stream)) => {
+                let info = &stream.info;
+                let state = BucketState { made_ns: info.created_ns, last: info.last, messages: info.messages };
                 Ok(Some((stream, state)))
             }
             Err(error) => match error.kind() {
-                GetStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                    Ok(None)
-                }
                 GetStreamErrorKind::JetStream(refusal) if is_switched_off(&refusal) => Err(FactError::NoJetStream),
                 GetStreamErrorKind::Request if has_no_responders(&error) => Err(FactError::NoJetStream),
                 _ => Err(FactError::Read { bucket: self.name(), source: error.into() }),
@@ -147,13 +136,9 @@ impl FactBucket {
             allow_direct: true,
             ..Config::default()
         };
-        match self.context.create_stream(config).await {
+        match self.jet_stream.create(config).await {
             Ok(_) => Ok(()),
             Err(error) => match error.kind() {
-                // Another node created the bucket first.
-                CreateStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NAME_EXIST => {
-                    Ok(())
-                }
                 CreateStreamErrorKind::JetStream(refusal) if is_switched_off(&refusal) => Err(FactError::NoJetStream),
                 CreateStreamErrorKind::JetStreamUnavailable => Err(FactError::NoJetStream),
                 _ => Err(FactError::Make { bucket: self.name(), source: error }),
@@ -181,15 +166,15 @@ impl FactBucket {
         self.is_made.store(true, Relaxed);
         let subject = self.subjects.fact(change.key());
         for _ in 0..TRIES {
-            let published = self.context.publish_with_headers(subject.clone(), headers.clone(), payload.clone()).await;
+            let published = self.jet_stream.publish(subject.clone(), headers.clone(), payload.clone()).await;
             let acknowledged = match published {
-                Ok(published) => published.await,
+                Ok(published) => published.wait().await,
                 Err(error) => Err(error),
             };
             match acknowledged {
                 // Without a sequence the change is not known to be on a majority of the replicas.
                 Ok(acknowledged) if acknowledged.sequence > 0 => return Ok(Some(acknowledged.sequence)),
-                Ok(_) => tokio::time::sleep(AGAIN).await,
+                Ok(_) => sleep(AGAIN).await,
                 Err(source) => {
                     self.is_made.store(false, Relaxed);
                     return Err(FactError::Write { bucket: self.name(), source });
@@ -202,11 +187,8 @@ impl FactBucket {
     /// Whether the bucket's leader has a fact of this key.
     async fn has(&self, key: &FactKey) -> Result<bool, FactError> {
         let Some((stream, _)) = self.look().await? else { return Ok(false) };
-        match stream.get_last_raw_message_by_subject(&self.subjects.fact(key)).await {
-            Ok(message) => Ok(!is_removal(&message.headers)),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(false),
-            Err(error) => Err(FactError::Read { bucket: self.name(), source: error.into() }),
-        }
+        let last = stream.last(&self.subjects.fact(key)).await.map_err(|source| self.unread(source))?;
+        Ok(last.is_some_and(|message| !is_removal(&message.headers)))
     }
 
     /// Reads the messages after a sequence in their order, at least up to the sequence of `seen`.
@@ -215,77 +197,32 @@ impl FactBucket {
     /// The reason that NATS gave, or a message that cannot be decoded.
     pub(crate) async fn read(
         &self,
-        stream: &Stream,
+        stream: &NatsStream,
         seen: BucketState,
         behind: u64,
     ) -> Result<Vec<BucketMessage>, FactError> {
         if seen.last.saturating_sub(behind) > FEW {
-            return self.read_many(stream, behind).await;
+            let found = stream.after(behind).await.map_err(|source| self.unread(source))?;
+            return found.iter().filter_map(|message| self.message(message).transpose()).collect();
         }
         let mut messages: Vec<BucketMessage> = Vec::new();
         let mut at = behind;
         while at < seen.last {
-            match stream.get_first_raw_message_by_subject(self.subject(), at + 1).await {
-                Ok(message) => {
-                    at = message.sequence;
-                    let at_s = message.time.unix_timestamp();
-                    messages.extend(self.message(at, &message.subject, at_s, &message.headers, &message.payload)?);
-                }
-                Err(error) if is_the_end(&error) => break,
-                Err(error) => return Err(FactError::Read { bucket: self.name(), source: error.into() }),
-            }
+            let found = stream.first(&self.subject(), at + 1).await.map_err(|source| self.unread(source))?;
+            let Some(message) = found else { break };
+            at = message.sequence;
+            messages.extend(self.message(&message)?);
         }
         Ok(messages)
     }
 
-    async fn read_many(&self, stream: &Stream, behind: u64) -> Result<Vec<BucketMessage>, FactError> {
-        let failed = |source| FactError::Read { bucket: self.name(), source };
-        let config = pull::Config {
-            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: behind + 1 },
-            ack_policy: AckPolicy::None,
-            replay_policy: ReplayPolicy::Instant,
-            inactive_threshold: CONSUMER_REST,
-            memory_storage: true,
-            ..pull::Config::default()
-        };
-        let consumer = stream.create_consumer(config).await.map_err(|error| failed(error.into()))?;
-        let (name, mut left) = (consumer.cached_info().name.clone(), consumer.cached_info().num_pending);
-        let (mut messages, mut received) = (Vec::new(), 0);
-        while left > 0 {
-            let fetch = consumer.fetch().max_messages(FETCHED).messages();
-            let mut fetched = fetch.await.map_err(|error| failed(error.into()))?;
-            let before = received;
-            while let Ok(Some(message)) = tokio::time::timeout(ANSWER_TIMEOUT, fetched.next()).await {
-                let message = message.map_err(failed)?;
-                let info = message.info().map_err(failed)?;
-                received += 1;
-                if info.consumer_sequence != received {
-                    return Err(failed("a message on the way from JetStream was lost".into()));
-                }
-                let (sequence, at_s) = (info.stream_sequence, info.published.unix_timestamp());
-                left = info.pending;
-                let none = HeaderMap::new();
-                let headers = message.headers.as_ref().unwrap_or(&none);
-                messages.extend(self.message(sequence, &message.subject, at_s, headers, &message.payload)?);
-            }
-            if received == before {
-                return Err(failed("no answer; check that a majority of its NATS servers is up".into()));
-            }
-        }
-        // A consumer that could not be deleted expires by itself.
-        let _ = stream.delete_consumer(&name).await;
-        Ok(messages)
+    fn unread(&self, source: NatsError) -> FactError {
+        FactError::Read { bucket: self.name(), source }
     }
 
     /// Decodes a message. `None` = its subject is not that of a fact.
-    fn message(
-        &self,
-        sequence: u64,
-        subject: &str,
-        at_s: i64,
-        headers: &HeaderMap,
-        payload: &[u8],
-    ) -> Result<Option<BucketMessage>, FactError> {
+    fn message(&self, message: &StreamMessage) -> Result<Option<BucketMessage>, FactError> {
+        let StreamMessage { subject, sequence, headers, payload, time } = message;
         let Some(key) = self.subjects.fact_key(subject) else { return Ok(None) };
         let change = if is_removal(headers) {
             FactChange::Remove(key)
@@ -293,14 +230,13 @@ impl FactBucket {
             let unreadable = |reason| FactError::Unreadable { bucket: self.name(), reason };
             FactChange::Put(Fact::decode(key, payload).map_err(unreadable)?)
         };
-        let at_s = u64::try_from(at_s).unwrap_or_default();
-        Ok(Some(BucketMessage { sequence, subject: subject.to_owned(), at_s, change }))
+        let at_s = u64::try_from(time.unix_timestamp()).unwrap_or_default();
+        Ok(Some(BucketMessage { sequence: *sequence, subject: subject.to_string(), at_s, change }))
     }
 
     /// Deletes the messages of one subject up to a sequence.
-    pub(crate) async fn purge(&self, stream: &Stream, subject: &str, sequence: u64) -> Result<(), FactError> {
-        let purged = stream.purge().sequence(sequence + 1).filter(subject).await;
-        purged.map(drop).map_err(|error| FactError::Read { bucket: self.name(), source: error.into() })
+    pub(crate) async fn purge(&self, stream: &NatsStream, subject: &str, sequence: u64) -> Result<(), FactError> {
+        stream.purge(subject, sequence + 1).await.map_err(|source| self.unread(source))
     }
 }
 
@@ -313,10 +249,6 @@ fn payload_of(change: &FactChange) -> Bytes {
 
 fn is_removal(headers: &HeaderMap) -> bool {
     headers.get(OPERATION).is_some_and(|operation| REMOVALS.contains(&operation.as_str()))
-}
-
-fn is_the_end(error: &RawMessageError) -> bool {
-    error.kind() == RawMessageErrorKind::NoMessageFound
 }
 
 fn is_switched_off(refusal: &jetstream::Error) -> bool {

@@ -4,28 +4,28 @@
 //! life of the stream than the intended one. After a stream is deleted and created again, no stream answers to the old
 //! subjects.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::context::{GetStreamErrorKind, PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::publish::PublishAck;
-use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind, RawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use tokio::sync::Semaphore;
 use touchline_protocol::stream::{Offset, RunId, StreamPosition};
 
 use crate::errors::StreamError;
 use crate::incarnation::StreamIncarnation;
 use crate::marks::Marks;
+use crate::nats::{JetStream, NatsClient, NatsError, NatsStream};
 use crate::reading::{ReadRecords, ReadStep, StreamRead, StreamReadResult, StreamReader};
 use crate::settings::JoinOptions;
 use crate::storing::{self, AppendVerdict};
 use crate::stream::{self, StreamDescription};
 use crate::subject::Subjects;
+use crate::time::{now, sleep, timeout};
 use crate::types::{StoredPublication, StreamLoad};
 
 /// How long a publisher waits for JetStream.
@@ -70,9 +70,9 @@ pub(crate) enum StreamCheck {
 /// The open streams of a cluster.
 #[derive(Clone)]
 pub(crate) struct Streams {
-    context: Context,
+    jet_stream: JetStream,
     subjects: Subjects,
-    open: Arc<HashMap<String, (Stream, StreamDescription)>>,
+    open: Arc<BTreeMap<String, (NatsStream, StreamDescription)>>,
     marks: Arc<Marks>,
     /// Lets few publications wait for the connection at a time, so that the writer's hellos do not wait behind many.
     sending: Arc<Semaphore>,
@@ -85,26 +85,25 @@ impl Streams {
     /// # Errors
     /// The reason that NATS gave.
     pub(crate) async fn open(
-        client: async_nats::Client,
+        client: NatsClient,
         settings: Arc<JoinOptions>,
         subjects: Subjects,
         (marks, known, is_first): (Arc<Marks>, &Marks, bool),
     ) -> Result<Self, StreamError> {
-        let mut context = jetstream::new(client);
-        context.set_timeout(STORE_TIMEOUT);
-        let mut open = HashMap::new();
+        let jet_stream = client.jet_stream(STORE_TIMEOUT);
+        let mut open = BTreeMap::new();
         for of_namespace in &settings.streams {
-            let mut opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
-            if stream::was_set_back(&context, &opened, known).await? {
-                stream::begin_run(&context, &subjects, &of_namespace.namespace, &opened).await?;
-                opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
+            let mut opened = stream::open(&jet_stream, &settings, &subjects, of_namespace, is_first).await?;
+            if stream::was_set_back(&jet_stream, &opened, known).await? {
+                stream::begin_run(&jet_stream, &subjects, &of_namespace.namespace, &opened).await?;
+                opened = stream::open(&jet_stream, &settings, &subjects, of_namespace, is_first).await?;
             }
             marks.begin(opened.1.life);
             open.insert(of_namespace.namespace.clone(), opened);
         }
         marks.keep(&open.values().map(|(_, known)| known.life).collect::<Vec<_>>());
         let sending = Arc::new(Semaphore::new(SENDING_AT_A_TIME));
-        Ok(Streams { context, subjects, open: Arc::new(open), marks, sending })
+        Ok(Streams { jet_stream, subjects, open: Arc::new(open), marks, sending })
     }
 
     /// The namespaces with history.
@@ -117,26 +116,19 @@ impl Streams {
         let Some((stream, known)) = self.open.get(namespace) else { return StreamCheck::Unknown };
         // The mark is read before the stream's state: publications that arrive in between prove nothing.
         let mark = self.marks.of(known.life);
-        let now = with_retries(|| self.context.get_stream(&stream.cached_info().config.name)).await;
-        match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
-            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_lost_at(info.state.last_sequence)) => {
-                StreamCheck::Changed
-            }
-            Some(Ok(info))
-                if stream::Snapshot::of(&self.subjects, namespace, info)
+        let Some(Ok(now)) = with_retries(|| self.jet_stream.find(stream.name())).await else {
+            return StreamCheck::Unknown;
+        };
+        match now.map(|now| now.info) {
+            Some(info) if mark.is_some_and(|mark| mark.is_lost_at(info.last)) => StreamCheck::Changed,
+            Some(info)
+                if stream::Snapshot::of(&self.subjects, namespace, &info)
                     .is_some_and(|snapshot| snapshot.life == known.life) =>
             {
-                let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
-                StreamCheck::Present(StreamState { last: info.state.last_sequence, leader })
+                let leader = info.cluster.and_then(|cluster| cluster.leader);
+                StreamCheck::Present(StreamState { last: info.last, leader })
             }
-            Some(Ok(_)) => StreamCheck::Changed,
-            Some(Err(error)) => match error.kind() {
-                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                    StreamCheck::Changed
-                }
-                _ => StreamCheck::Unknown,
-            },
-            None => StreamCheck::Unknown,
+            Some(_) | None => StreamCheck::Changed,
         }
     }
 
@@ -158,7 +150,7 @@ impl Streams {
             // The same key in another channel identifies another publication.
             headers.insert("Nats-Msg-Id", format!("{}/{id}", crate::subject::token(channel)).as_str());
         }
-        let until = Instant::now() + STORE_TIMEOUT;
+        let until = now() + STORE_TIMEOUT;
         loop {
             let acknowledged = self.publish(&subject, headers.clone(), payload.clone()).await;
             // A publication that was stored earlier may have had other content.
@@ -171,9 +163,7 @@ impl Streams {
                     }
                     return Ok(StreamPosition { offset: Offset(sequence), epoch: life.epoch() });
                 }
-                AppendVerdict::SendAgain if Instant::now() + STORE_PAUSE < until => {
-                    tokio::time::sleep(STORE_PAUSE).await
-                }
+                AppendVerdict::SendAgain if now() + STORE_PAUSE < until => sleep(STORE_PAUSE).await,
                 AppendVerdict::SendAgain | AppendVerdict::Unknown => {
                     let stream = self.subjects.stream(namespace);
                     return Err(match acknowledged {
@@ -190,12 +180,12 @@ impl Streams {
         let acknowledged = async {
             // A closed semaphore would be an error; this one is never closed.
             let turn = self.sending.acquire().await;
-            let sent = self.context.publish_with_headers(subject.to_owned(), headers, payload).await;
+            let sent = self.jet_stream.publish(subject.to_owned(), headers, payload).await;
             drop(turn);
-            sent?.await
+            sent?.wait().await
         };
         // The client limits only the wait for the acknowledgement, and not the wait until it can send.
-        let in_time = tokio::time::timeout(STORE_TIMEOUT, acknowledged).await;
+        let in_time = timeout(STORE_TIMEOUT, acknowledged).await;
         in_time.unwrap_or_else(|_| Err(PublishErrorKind::TimedOut.into()))
     }
 
@@ -207,7 +197,7 @@ impl Streams {
     /// one has begun now.
     pub(crate) async fn begin_run(&self, namespace: &str, lost: RunId) -> bool {
         let Some(open) = self.open.get(namespace).filter(|(_, known)| known.life.run == lost) else { return false };
-        match stream::begin_run(&self.context, &self.subjects, namespace, open).await {
+        match stream::begin_run(&self.jet_stream, &self.subjects, namespace, open).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, namespace, "a new run cannot be started");
@@ -238,7 +228,7 @@ impl Streams {
             let next_read = match next {
                 ReadStep::Request(read) => read,
                 ReadStep::RequestLater(read) => {
-                    tokio::time::sleep(LAG_PAUSE).await;
+                    sleep(LAG_PAUSE).await;
                     read
                 }
                 ReadStep::Done(kept) => {
@@ -261,7 +251,7 @@ impl Streams {
     /// A snapshot of a namespace's stream. `None` = it is in another life, or cannot be read.
     pub(crate) async fn snapshot(&self, namespace: &str) -> Option<stream::Snapshot> {
         let (stream, known) = self.open.get(namespace)?;
-        let info = with_retries(|| stream.get_info()).await?.ok()?;
+        let info = with_retries(|| stream.read_info()).await?.ok()?;
         let snapshot = stream::Snapshot::of(&self.subjects, namespace, &info)?;
         (snapshot.life == known.life).then_some(snapshot)
     }
@@ -289,8 +279,8 @@ impl Streams {
             headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last.to_string().as_str());
             match self.publish(&subject, headers, marker(Offset(last)).into()).await {
                 Ok(PublishAck { sequence: sequence @ 1.., .. }) => {
-                    let purged = stream.purge().sequence(sequence).filter(subject).await;
-                    return purged.map(drop).map_err(|source| StreamError::Purge { stream: name(), source });
+                    let purged = stream.purge(&subject, sequence).await;
+                    return purged.map_err(|source| StreamError::Purge { stream: name(), source });
                 }
                 Ok(_) => return Err(StreamError::Unconfirmed { stream: name() }),
                 Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {}
@@ -304,7 +294,7 @@ impl Streams {
 /// Repeats a request until any reply arrives. `None` = no reply arrived.
 async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
     for _ in 0..READ_TRIES {
-        if let Ok(result) = tokio::time::timeout(READ_TIMEOUT, request()).await {
+        if let Ok(result) = timeout(READ_TIMEOUT, request()).await {
             return Some(result);
         }
     }
@@ -312,47 +302,29 @@ async fn with_retries<A: Future>(request: impl Fn() -> A) -> Option<A::Output> {
 }
 
 /// Sends a read to NATS.
-async fn request(stream: &Stream, subject: &str, read: StreamRead) -> Result<StreamReadResult, StreamError> {
-    let name = || stream.cached_info().config.name.clone();
-    let no_answer = || StreamError::NoAnswer { stream: name() };
-    match read {
-        // Any replica answers this read.
-        StreamRead::Next(sequence) => {
-            let found = with_retries(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await;
-            match found.ok_or_else(no_answer)? {
-                Ok(message) => Ok(StreamReadResult::Publication(StoredPublication {
-                    offset: Offset(message.sequence),
-                    payload: message.payload,
-                })),
-                Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(StreamReadResult::Nothing),
-                Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
-            }
-        }
-        // The leader answers this read.
-        StreamRead::Last => {
-            let found = with_retries(|| stream.get_last_raw_message_by_subject(subject)).await;
-            match found.ok_or_else(no_answer)? {
-                Ok(message) => Ok(StreamReadResult::Sequence(message.sequence)),
-                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(StreamReadResult::Nothing),
-                Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
-            }
-        }
+async fn request(stream: &NatsStream, subject: &str, read: StreamRead) -> Result<StreamReadResult, StreamError> {
+    let name = || stream.name().to_owned();
+    let read = match read {
+        StreamRead::Next(sequence) => with_retries(|| stream.next(subject, sequence)).await.map(|found| {
+            let stored = |offset, payload| StoredPublication { offset: Offset(offset), payload };
+            let publication = |message: StreamMessage| stored(message.sequence, message.payload);
+            found.map(|found| found.map(|message| StreamReadResult::Publication(publication(message))))
+        }),
+        StreamRead::Last => with_retries(|| stream.last(subject)).await.map(sequence_of),
         // The channel's publications are counted after the stream's state is taken.
-        StreamRead::End => match with_retries(|| stream.info_with_subjects(subject)).await.ok_or_else(no_answer)? {
-            Ok(mut subjects) => match subjects.next().await {
-                None => Ok(StreamReadResult::Sequence(subjects.info.state.last_sequence)),
-                Some(Ok(_)) => Ok(StreamReadResult::Nothing),
-                Some(Err(error)) => Err(StreamError::Read { stream: name(), source: error.into() }),
-            },
-            Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
-        },
-        StreamRead::First(sequence) => {
-            let found = with_retries(|| stream.get_first_raw_message_by_subject(subject, sequence)).await;
-            match found.ok_or_else(no_answer)? {
-                Ok(message) => Ok(StreamReadResult::Sequence(message.sequence)),
-                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(StreamReadResult::Nothing),
-                Err(error) => Err(StreamError::Read { stream: name(), source: error.into() }),
-            }
+        StreamRead::End => {
+            let end = with_retries(|| stream.end_without(subject)).await;
+            end.map(|end| end.map(|end| end.map(StreamReadResult::Sequence)))
         }
+        StreamRead::First(sequence) => with_retries(|| stream.first(subject, sequence)).await.map(sequence_of),
+    };
+    match read {
+        None => Err(StreamError::NoAnswer { stream: name() }),
+        Some(Ok(found)) => Ok(found.unwrap_or(StreamReadResult::Nothing)),
+        Some(Err(source)) => Err(StreamError::Read { stream: name(), source }),
     }
+}
+
+fn sequence_of(found: Result<Option<StreamMessage>, NatsError>) -> Result<Option<StreamReadResult>, NatsError> {
+    found.map(|found| found.map(|message| StreamReadResult::Sequence(message.sequence)))
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use async_nats::{ConnectOptions, ServerAddr};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::errors::JoinError;
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::handle::{Cluster, LinkParts, ReplySender};
+use crate::nats::NatsServers;
 use crate::room::OutgoingRoom;
 use crate::settings::JoinOptions;
 use crate::{connection, options};
@@ -19,7 +19,7 @@ const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
 /// A node that is about to join.
 pub struct Joining {
     settings: JoinOptions,
-    options: (Vec<ServerAddr>, ConnectOptions),
+    servers: NatsServers,
     link: LinkParts,
 }
 
@@ -36,15 +36,20 @@ pub fn check(settings: &JoinOptions) -> Result<(), JoinError> {
 /// # Errors
 /// See [`JoinError`].
 pub fn join(settings: JoinOptions) -> Result<(Cluster, Joining), JoinError> {
-    let options = options::options(&settings)?;
+    let connecting = options::options(&settings)?;
+    Ok(prepare(settings, NatsServers::Servers(Box::new(connecting))))
+}
+
+/// Makes the handle, and the parts of the thread.
+pub(crate) fn prepare(settings: JoinOptions, servers: NatsServers) -> (Cluster, Joining) {
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE_DEFAULT));
     let (traffic, room) = (Arc::default(), OutgoingRoom::new(settings.outgoing_max_size()));
     let replies = ReplySender { replies: sender.downgrade(), room: Arc::clone(&room) };
-    Ok((
+    (
         Cluster { outgoing: sender, room, message_max: Arc::clone(&message_max), traffic: Arc::clone(&traffic) },
-        Joining { settings, options, link: LinkParts { outgoing, replies, message_max, traffic } },
-    ))
+        Joining { settings, servers, link: LinkParts { outgoing, replies, message_max, traffic } },
+    )
 }
 
 /// A panic of the cluster's thread ends the process: a node without the others must not serve.
@@ -68,13 +73,18 @@ impl Joining {
         self.spawn(Arc::new(incoming))
     }
 
+    /// The work of the thread, until the node leaves.
+    pub(crate) async fn run(self, incoming: ClusterEventSink) {
+        connection::run(self.settings, self.servers, self.link, incoming).await;
+    }
+
     /// Generic code is compiled again in each crate that calls it, so this part is not generic.
     fn spawn(self, incoming: ClusterEventSink) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Joining { settings, options, link } = self;
+        let work = self.run(incoming);
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
             let _ends = LinkGuard;
-            runtime.block_on(connection::run(settings, options, link, incoming));
+            runtime.block_on(work);
         })?;
         Ok(())
     }

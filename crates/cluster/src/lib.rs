@@ -63,6 +63,7 @@ mod link_log;
 mod loader;
 mod marks;
 mod members;
+mod nats;
 mod neighbours;
 mod open_streams;
 mod options;
@@ -74,11 +75,14 @@ mod room;
 mod settings;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod simulation;
 mod storing;
 mod stream;
 mod subject;
 mod subscriptions;
 mod telling;
+mod time;
 mod trial;
 mod types;
 mod url_credentials;

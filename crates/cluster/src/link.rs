@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use async_nats::Event;
-use async_nats::connection::State;
 use tokio::task::JoinSet;
 use touchline_protocol::fact::FactsEvent;
 
@@ -38,8 +37,8 @@ impl ConnectedNode {
     /// Notices that the connection was lost or made. Each tick calls it too, because the client drops events when there
     /// are many, for example those of a slow consumer that the server then disconnects.
     pub(crate) fn follow_link(&mut self) {
-        let is_up = self.client.connection_state() == State::Connected;
-        let connects = self.client.statistics().connects.load(Relaxed);
+        let is_up = self.client.is_up();
+        let connects = self.client.connects();
         if self.link.is_some_and(|known| !is_up || known != connects) {
             self.link = None;
             self.on_lost();
@@ -78,7 +77,7 @@ impl ConnectedNode {
             (self.events)(ClusterEvent::Facts(FactsEvent::CutOff));
         }
         self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
-        self.lost += 1;
+        self.lost.fetch_add(1, Relaxed);
         // The callers load again when the connection is back.
         self.waiting_loads.clear();
         let steps = self.members.linked(false, self.now_ms());
@@ -87,7 +86,7 @@ impl ConnectedNode {
 
     /// Loads and follows the shared facts until the connection is lost, or warns of facts that are left in NATS.
     fn follow_facts(&mut self) {
-        if !self.settings.has_facts && self.lost == 0 {
+        if !self.settings.has_facts && self.lost() == 0 {
             let bucket = self.facts.clone();
             self.fact_follower = JoinSet::from_iter([async move { bucket.warn_of_what_is_left().await }]);
         }

@@ -1,20 +1,17 @@
 //! The stream of one namespace: how it is created, described and changed.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::time::Duration;
 
-use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageErrorKind, Republish, StorageType, Stream};
-use async_nats::jetstream::{Context, ErrorCode};
-use tokio::time::{Instant, sleep};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Republish, StorageType};
 use touchline_protocol::stream::{IDEMPOTENCY_KEY_TTL_MS, RunId};
 
 use crate::errors::StreamError;
 use crate::incarnation::StreamIncarnation;
 use crate::marks::Marks;
+use crate::nats::{JetStream, NatsStream, StreamInfo};
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
+use crate::time::{new_id, now, sleep};
 
 /// How long an idempotency key is remembered.
 const DUPLICATES: Duration = Duration::from_millis(IDEMPOTENCY_KEY_TTL_MS);
@@ -25,9 +22,6 @@ const FORMAT: u32 = 1;
 const LEADER_SETTLES: Duration = Duration::from_secs(3);
 /// The interval between two looks at such a stream.
 const LEADER_RECHECK: Duration = Duration::from_millis(200);
-/// The number of bits in an epoch, which are shown as eight letters.
-const EPOCH_BITS: u32 = 40;
-
 /// What a stream says about itself in its description and its subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamDescription {
@@ -36,11 +30,6 @@ pub(crate) struct StreamDescription {
     /// The smallest number of publications that a channel was ever allowed to hold. A channel with fewer has never lost
     /// any to newer ones.
     pub(crate) size_min: usize,
-}
-
-/// Creates an id of 40 random bits.
-fn new_id() -> u64 {
-    RandomState::new().hash_one(0) >> (u64::BITS - EPOCH_BITS)
 }
 
 impl StreamDescription {
@@ -96,11 +85,11 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Creates a snapshot from the information that NATS gives.
-    pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &Info) -> Option<Self> {
+    pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &StreamInfo) -> Option<Self> {
         let epoch = subjects.epoch_of(namespace, &info.config.subjects);
         let known = StreamDescription::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
         let is_bounded = info.config.max_bytes > 0 || info.config.max_messages > 0;
-        Some(Snapshot { first: info.state.first_sequence, life: known.life, size_min: known.size_min, is_bounded })
+        Some(Snapshot { first: info.first, life: known.life, size_min: known.size_min, is_bounded })
     }
 }
 
@@ -110,28 +99,24 @@ impl Snapshot {
 /// # Errors
 /// The reason that NATS gave, or why the stream cannot be used.
 pub(crate) async fn open(
-    context: &Context,
+    jet_stream: &JetStream,
     settings: &JoinOptions,
     subjects: &Subjects,
     of_namespace: &StreamSettings,
     is_first: bool,
-) -> Result<(Stream, StreamDescription), StreamError> {
+) -> Result<(NatsStream, StreamDescription), StreamError> {
     let name = subjects.stream(&of_namespace.namespace);
-    let found = match context.get_stream(&name).await {
-        Err(error) if is_missing(&error.kind()) => {
+    let mut stream = match find(jet_stream, &name).await {
+        Err(StreamError::NotOpen) => {
             let made = config(settings, subjects, of_namespace, &StreamDescription::new(held(of_namespace)));
-            match context.create_stream(made).await {
-                // Another node created the stream first, so its epoch is valid.
-                Err(source) if !is_taken(&source.kind()) => {
-                    return Err(StreamError::Create { stream: name, source });
-                }
-                _ => context.get_stream(&name).await,
-            }
+            let refused = |source| StreamError::Create { stream: name.clone(), source };
+            jet_stream.create(made).await.map_err(refused)?;
+            // If another node created the stream first, its epoch is valid.
+            find(jet_stream, &name).await?
         }
-        found => found,
+        found => found?,
     };
-    let mut stream = found.map_err(|source| StreamError::Open { stream: name.clone(), source })?;
-    let known = &stream.cached_info().config;
+    let known = &stream.info.config;
     let epoch = subjects.epoch_of(&of_namespace.namespace, &known.subjects);
     let described = StreamDescription::read(epoch, known.description.as_deref().unwrap_or_default());
     let mut described = described.map_err(|reason| StreamError::Foreign { stream: name.clone(), reason })?;
@@ -147,9 +132,8 @@ pub(crate) async fn open(
             }
             tracing::info!(stream = %name, "the stream is changed to the configured settings");
             let refused = |source| StreamError::Update { stream: name.clone(), source };
-            context.update_stream(&wanted).await.map_err(refused)?;
-            let missed = |source| StreamError::Open { stream: name.clone(), source };
-            stream = context.get_stream(&name).await.map_err(missed)?;
+            jet_stream.update(&wanted).await.map_err(refused)?;
+            stream = find(jet_stream, &name).await?;
         }
     }
     Ok((stream, described))
@@ -161,29 +145,27 @@ pub(crate) async fn open(
 /// # Errors
 /// The reason that NATS gave.
 pub(crate) async fn was_set_back(
-    context: &Context,
-    (stream, known): &(Stream, StreamDescription),
+    jet_stream: &JetStream,
+    (stream, known): &(NatsStream, StreamDescription),
     marks: &Marks,
 ) -> Result<bool, StreamError> {
     if marks.has_left(known.life) {
         return Ok(true);
     }
     let Some(mark) = marks.of(known.life) else { return Ok(false) };
-    let Config { name, num_replicas, .. } = &stream.cached_info().config;
-    let mut last = stream.cached_info().state.last_sequence;
-    let settled = Instant::now() + LEADER_SETTLES;
+    let Config { name, num_replicas, .. } = &stream.info.config;
+    let mut last = stream.info.last;
+    let settled = now() + LEADER_SETTLES;
     while mark.is_lost_at(last) {
-        if *num_replicas <= 1 || Instant::now() >= settled {
+        if *num_replicas <= 1 || now() >= settled {
             return Ok(true);
         }
         sleep(LEADER_RECHECK).await;
-        let missed = |source| StreamError::Open { stream: name.clone(), source };
-        last = context.get_stream(name).await.map_err(missed)?.cached_info().state.last_sequence;
+        last = find(jet_stream, name).await?.info.last;
     }
-    match stream.get_raw_message(mark.sequence()).await {
-        Ok(found) => Ok(mark.is_replaced(Some(&found.payload))),
-        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(mark.is_replaced(None)),
-        Err(source) => Err(StreamError::Verify { stream: stream.cached_info().config.name.clone(), source }),
+    match stream.at(mark.sequence()).await {
+        Ok(found) => Ok(mark.is_replaced(found.as_ref().map(|found| &found.payload[..]))),
+        Err(source) => Err(StreamError::Verify { stream: name.clone(), source }),
     }
 }
 
@@ -192,15 +174,13 @@ pub(crate) async fn was_set_back(
 /// # Errors
 /// The reason that NATS gave.
 pub(crate) async fn begin_run(
-    context: &Context,
+    jet_stream: &JetStream,
     subjects: &Subjects,
     namespace: &str,
-    (known_stream, known): &(Stream, StreamDescription),
+    (known_stream, known): &(NatsStream, StreamDescription),
 ) -> Result<(), StreamError> {
-    let name = &known_stream.cached_info().config.name;
-    let missed = |source| StreamError::Open { stream: name.clone(), source };
-    let stream = context.get_stream(name).await.map_err(missed)?;
-    let mut config = stream.cached_info().config.clone();
+    let name = &known_stream.info.config.name;
+    let mut config = find(jet_stream, name).await?.info.config;
     let epoch = subjects.epoch_of(namespace, &config.subjects);
     let described = StreamDescription::read(epoch, config.description.as_deref().unwrap_or_default());
     let mut described = described.map_err(|reason| StreamError::Foreign { stream: name.clone(), reason })?;
@@ -210,7 +190,7 @@ pub(crate) async fn begin_run(
     described.life.run = RunId(new_id().max(1));
     config.description = Some(described.text());
     let refused = |source| StreamError::Update { stream: name.clone(), source };
-    context.update_stream(&config).await.map_err(refused)?;
+    jet_stream.update(&config).await.map_err(refused)?;
     tracing::warn!(
         stream = %name,
         "the stream was set back to an earlier state: clients that saw lost publications start again"
@@ -224,12 +204,13 @@ fn held(of_namespace: &StreamSettings) -> usize {
     of_namespace.size.saturating_add(1)
 }
 
-fn is_taken(kind: &CreateStreamErrorKind) -> bool {
-    matches!(kind, CreateStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NAME_EXIST)
-}
-
-fn is_missing(kind: &GetStreamErrorKind) -> bool {
-    matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
+/// Looks a stream up.
+///
+/// # Errors
+/// [`StreamError::NotOpen`] if it does not exist, or the reason that NATS gave.
+async fn find(jet_stream: &JetStream, name: &str) -> Result<NatsStream, StreamError> {
+    let missed = |source| StreamError::Open { stream: name.to_owned(), source };
+    jet_stream.find(name).await.map_err(missed)?.ok_or(StreamError::NotOpen)
 }
 
 /// Whether a stream must be changed. Only settings of this program count. An unnecessary change is not harmless,

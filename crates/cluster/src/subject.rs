@@ -80,9 +80,18 @@ impl Subjects {
         epoch(subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.stored.")?.split('.').next()?)
     }
 
-    /// The subject of a channel's publications that are not stored.
-    pub(crate) fn ephemeral(&self, channel: &str) -> String {
-        format!("{}.happening.passing.-.{}", self.prefix, token(channel))
+    /// The subject of a channel's publications that are not stored. It tells a node what it has sent before its link
+    /// was lost. `lost`: how often the link of the node was lost.
+    pub(crate) fn ephemeral(&self, channel: &str, node: &str, lost: u64) -> String {
+        format!("{}.happening.passing.{}={lost}.{}", self.prefix, token(node), token(channel))
+    }
+
+    /// How often the link of this node had been lost when this node sent a publication under this subject. `None` =
+    /// another node sent it.
+    pub(crate) fn own_link(&self, subject: &str, node: &str) -> Option<u64> {
+        let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.passing.")?;
+        let (sender, lost) = rest.split('.').next()?.split_once('=')?;
+        lost.parse().ok().filter(|_| sender == token(node))
     }
 
     /// The subject under which a stream republishes the publications of all channels after storing them.
@@ -172,6 +181,8 @@ mod tests {
         assert_eq!(of("orders.>".into()), None);
         let republished = subjects.republished(7).replace('>', &token("news:1"));
         assert_eq!(subjects.stored_epoch(&republished), Some(7));
-        assert_eq!(subjects.stored_epoch(&subjects.ephemeral("news:1")), None);
+        assert_eq!(subjects.stored_epoch(&subjects.ephemeral("news:1", "node", 7)), None);
+        let sent = subjects.ephemeral("news:1", "a", 7);
+        assert_eq!((subjects.own_link(&sent, "a"), subjects.own_link(&sent, "b")), (Some(7), None));
     }
 }

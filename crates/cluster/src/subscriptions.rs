@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use async_nats::Message;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 use touchline_protocol::stream::{ChannelName, Epoch, Offset};
 
@@ -15,6 +14,7 @@ use crate::handle::ReplySender;
 use crate::members::VERSIONS;
 use crate::pieces::split;
 use crate::subject::{Subjects, name};
+use crate::time::now;
 use crate::types::StoredPublication;
 
 impl ConnectedNode {
@@ -109,7 +109,7 @@ impl ConnectedNode {
 
     /// The server has processed all commands before the echo, so the subscriptions that waited for it are confirmed.
     pub(crate) fn on_echo(&mut self, number: u64) {
-        for (channel, _) in self.unconfirmed.extract_if(|_, waiting| *waiting <= number) {
+        for (channel, _) in self.unconfirmed.extract_if(.., |_, waiting| *waiting <= number) {
             (self.events)(ClusterEvent::Subscribed { channel });
         }
     }
@@ -119,6 +119,7 @@ impl ConnectedNode {
         if self.link.is_some() && std::mem::take(&mut self.has_new) {
             self.writer.ask_echo(self.subjects.echo(&self.settings.node), self.echo.to_string().into());
             self.echo += 1;
+            self.echo_asked = now();
         }
     }
 
@@ -126,8 +127,13 @@ impl ConnectedNode {
         if !self.channels.contains_key(&channel) {
             let (events, of, subjects) = (Arc::clone(&self.events), channel.clone(), self.subjects.clone());
             let marks = Arc::clone(&self.marks);
+            let (lost, me) = (Arc::clone(&self.lost), self.settings.node.clone());
             let subject = self.subjects.channel_events(&channel);
             let task = self.listen(subject, move |message| {
+                // The client sends what it still has when the link is back: later publications came before it.
+                if subjects.own_link(&message.subject, &me).is_some_and(|link| link != lost.load(Relaxed)) {
+                    return;
+                }
                 let channel = of.clone();
                 events(match stored_position(&subjects, &message) {
                     Some((offset, previous, epoch)) => {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
 
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::history::{StreamCheck, StreamState, Streams};
 use crate::loader::Checks;
+use crate::time::{now, sleep_until};
 
 /// How soon a node inspects the streams when something may have been lost. It inspects them again after twice that
 /// delay, and so on up to the configured delay.
@@ -35,20 +35,21 @@ impl StreamPoller {
     pub(crate) async fn run(self) {
         let mut states = HashMap::new();
         let mut pause = RECHECK_DELAY;
-        let mut next = Instant::now() + pause;
+        let mut next = now() + pause;
         loop {
             let is_time = tokio::select! {
+                biased;
                 () = self.checks.trouble.notified() => false,
                 () = sleep_until(next) => true,
             };
             if !is_time {
                 // Continuing trouble must not delay the inspection.
-                next = next.min(Instant::now() + RECHECK_DELAY);
+                next = next.min(now() + RECHECK_DELAY);
                 pause = RECHECK_DELAY;
                 continue;
             }
             if self.checks.are_under_way() {
-                next = Instant::now() + RECHECK_DELAY;
+                next = now() + RECHECK_DELAY;
                 continue;
             }
             if self.checks.have_failed() {
@@ -58,7 +59,7 @@ impl StreamPoller {
                 states.clear();
                 pause = RECHECK_DELAY;
             }
-            next = Instant::now() + pause;
+            next = now() + pause;
             pause = (pause * 2).min(self.delay);
         }
     }

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
 
+use async_nats::Subject;
 use async_nats::message::OutboundMessage;
-use async_nats::{Client, Subject, Subscriber};
 use bytes::Bytes;
-use futures_util::SinkExt as _;
 use tokio::sync::oneshot;
 use touchline_protocol::stream::ChannelName;
 
+use crate::nats::{NatsClient, NatsSubscription};
 use crate::room::OutgoingCharge;
 
 /// A message that waits for the writer.
@@ -27,7 +27,7 @@ pub(crate) struct OutgoingMessage {
 /// before it.
 enum WaitingCommand {
     /// A subject, and the task that receives its messages.
-    Subscribe(String, oneshot::Sender<Subscriber>),
+    Subscribe(String, oneshot::Sender<NatsSubscription>),
     Echo(OutboundMessage),
 }
 
@@ -42,7 +42,7 @@ type Subscribing = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Everything that waits to be written. Hellos and answers to probes come first, because the other nodes need them in
 /// time.
 pub(crate) struct LinkWriter {
-    client: Client,
+    client: NatsClient,
     hello: Option<OutboundMessage>,
     /// Answers to probes of other nodes.
     probed: VecDeque<OutgoingMessage>,
@@ -53,7 +53,7 @@ pub(crate) struct LinkWriter {
 }
 
 impl LinkWriter {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: NatsClient) -> Self {
         LinkWriter {
             client,
             hello: None,
@@ -80,7 +80,7 @@ impl LinkWriter {
     }
 
     /// Subscribes to a subject. The receiver gets the subscription; if it is dropped before that, there is none.
-    pub(crate) fn subscribe(&mut self, subject: String) -> oneshot::Receiver<Subscriber> {
+    pub(crate) fn subscribe(&mut self, subject: String) -> oneshot::Receiver<NatsSubscription> {
         let (subscribed, subscriber) = oneshot::channel();
         // Unwanted subscriptions are removed before the queue grows.
         if self.commands.len() == self.commands.capacity() {
@@ -127,7 +127,7 @@ impl LinkWriter {
             self.subscribing = None;
         } else if self.hello.is_some() {
             self.has_room().await;
-            self.hello.take().into_iter().for_each(|message| self.write(message));
+            self.hello.take().into_iter().for_each(|message| self.client.start_send(message));
         } else if !self.probed.is_empty() {
             self.has_room().await;
             self.probed.pop_front().into_iter().for_each(|answer| self.write_message(answer));
@@ -137,12 +137,12 @@ impl LinkWriter {
                 Some(WaitingCommand::Subscribe(subject, subscribed)) if !subscribed.is_closed() => {
                     let client = self.client.clone();
                     self.subscribing = Some(Box::pin(async move {
-                        if let Ok(subscriber) = client.subscribe(subject).await {
-                            let _ = subscribed.send(subscriber);
+                        if let Some(subscription) = client.subscribe(subject).await {
+                            let _ = subscribed.send(subscription);
                         }
                     }));
                 }
-                Some(WaitingCommand::Echo(echo)) => self.write(echo),
+                Some(WaitingCommand::Echo(echo)) => self.client.start_send(echo),
                 Some(WaitingCommand::Subscribe(..)) | None => {}
             }
         } else if !self.messages.is_empty() {
@@ -156,21 +156,13 @@ impl LinkWriter {
 
     /// Waits until the client takes one message. If it is dropped, its place in the client's queue is kept.
     async fn has_room(&mut self) {
-        // An error is reported again when the message is written.
-        let _ = poll_fn(|context| self.client.poll_ready_unpin(context)).await;
+        poll_fn(|context| self.client.poll_ready(context)).await;
     }
 
     /// Writes a message. Its charge ends.
     fn write_message(&mut self, OutgoingMessage { subject, payload, charge, .. }: OutgoingMessage) {
-        self.write(outbound(subject, payload));
+        self.client.start_send(outbound(subject, payload));
         drop(charge);
-    }
-
-    fn write(&mut self, message: OutboundMessage) {
-        // It fails only if the message is too large, or the client is closed.
-        if let Err(error) = self.client.start_send_unpin(message) {
-            tracing::warn!(%error, "a message to other nodes could not be sent");
-        }
     }
 }
 

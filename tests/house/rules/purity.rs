@@ -117,7 +117,7 @@ fn no_write_waits_without_a_limit() {
 
 /// The files of the cluster that may send with the client of NATS: the writer, and tasks of their own with a time
 /// limit, which read for no other.
-const SENDERS: &[&str] = &["writer.rs", "gather.rs", "telling.rs", "bucket_follower.rs", "consumer/"];
+const SENDERS: &[&str] = &["nats/", "writer.rs", "gather.rs", "telling.rs", "bucket_follower.rs", "consumer/"];
 const SENDING: &[&str] = &["client.publish", "client.subscribe", "client.flush"];
 /// The files of the connection, whose methods run in the task that reads.
 const READERS: &[&str] = &["connection.rs", "link.rs", "subscriptions.rs"];

@@ -192,10 +192,11 @@ impl Channels {
         if !key.is_empty() {
             self.idempotency.put(channel, key, None, now_ms);
         }
-        if self.backends.has_cluster && self.backends.is_linked {
+        // A cluster that cannot be reached returns it, after all that it has returned before.
+        if self.backends.has_cluster {
             self.command(BackendCommand::Broadcast { channel: channel.clone(), payload });
         } else {
-            // Without a cluster or a link the node serves its own subscribers.
+            // Without a cluster the node serves its own subscribers.
             self.handle_ephemeral(channel, &payload);
         }
         Submitted::Done(Response::Published(None))

@@ -128,9 +128,8 @@ impl Shard {
         if self.is_too_large(channel, request) {
             return Some(Error::BAD_REQUEST);
         }
-        // A node that is alone delivers to its own subscribers.
-        let is_sent = matches!(request, ChannelRequest::Publish(_)) && self.node.is_linked.load(Relaxed);
-        if is_sent && !cluster.has_room() && !self.is_in_database(channel, request) {
+        let is_publish = matches!(request, ChannelRequest::Publish(_));
+        if is_publish && !cluster.has_room() && !self.is_in_database(channel, request) {
             cluster.count_refused();
             return Some(Error::CLUSTER_UNREACHABLE);
         }

@@ -1,0 +1,55 @@
+//! Simulated days of whole clusters: two to five nodes with the link as it is, and the channels, names and bans of the
+//! engine upon it, over a simulated NATS with JetStream. Links freeze, are cut in one direction, are slow, lose
+//! messages or are refused. JetStream stands still, fills up, loses replies, lags, republishes twice, loses a tail or
+//! everything. Nodes die and others come.
+//!
+//! What must hold: an acknowledged publication is there once, at its position, for every subscriber, or the caller
+//! knows that the result is unknown. Nothing waits longer than its limit. Every queue is bounded. A node notices in
+//! time that NATS is blocked. When all is quiet, all nodes agree and all subscribers have everything.
+//!
+//! `touchline_testkit::seeds` has the variables that change the number of days. JetStream loses something acknowledged
+//! on days with odd numbers.
+
+mod fan;
+mod faults;
+pub(crate) mod nats;
+mod node;
+mod quiet;
+mod streams;
+pub(crate) mod time;
+mod truth;
+mod world;
+
+use touchline_testkit::seeds::{Trace, compare, seeds, simulate};
+
+use self::world::{ClusterDay, KINDS};
+
+/// The number of days of a usual run.
+const DAYS: u64 = 100;
+
+/// Simulates a day. Returns how often each kind of trouble happened.
+fn day(seed: u64, trace: Trace) -> ([u64; KINDS.len()], Trace) {
+    // All tasks that can run do so before the day continues.
+    let runtime = tokio::runtime::Builder::new_current_thread().event_interval(u32::MAX).build().expect("a runtime");
+    runtime.block_on(async {
+        let mut world = ClusterDay::new(seed, trace);
+        world.pass(3_000).await;
+        for _ in 0..300 {
+            world.disturb();
+            let ms = world.random.below(120);
+            world.pass(ms).await;
+        }
+        world.calm_down().await;
+        (world.seen, world.trace)
+    })
+}
+
+#[test]
+fn a_seed_gives_the_same_day_in_every_process() {
+    compare("simulation::a_seed_gives_the_same_day_in_every_process", |seed, trace| day(seed, trace).1);
+}
+
+#[test]
+fn a_cluster_keeps_its_promises_under_faults() {
+    simulate(seeds(DAYS), KINDS, |seed| day(seed, Trace::Off).0);
+}
