@@ -43,6 +43,13 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** Gives an element these children. Children that stay in order are not taken out, so that they keep the focus. */
+export function arrange(element, children) {
+  const wanted = new Set(children);
+  for (const child of [...element.children]) if (!wanted.has(child)) child.remove();
+  children.forEach((child, index) => child === element.children[index] || element.insertBefore(child, element.children[index] ?? null));
+}
+
 /** Sets a text only if it differs, so that a selection in it stays; returns whether it did. */
 export function setText(element, text) {
   const shown = visible(text);

@@ -1,5 +1,5 @@
 // 10 Events: endpoints, and events that could not be delivered.
-import { button, fill, h } from '../dom.js';
+import { arrange, button, fill, h } from '../dom.js';
 import { bytes, clock, count, plural } from '../format.js';
 import { open, secondPress, toast } from '../parts/dialog.js';
 import { filter, fits } from '../parts/filter.js';
@@ -17,13 +17,26 @@ const FIELDS = { '': (row) => `${row.error} ${eventOf(row, 'subject')}`, endpoin
 const resume = (context, endpoint) => context.ask('events_resume', { endpoint })
   .then(() => toast(`Events are sent to ${endpoint} again.`), (error) => toast(failure(error, `${endpoint} was not resumed.`), { state: 'bad' }));
 
+/** The line of an endpoint. It stays when the state changes, so that its button can wait for the second press. */
+function endpointLine(context, endpoint) {
+  const state = h('span', null);
+  const root = h('li', null, h('b', null, endpoint), ' ', state, ' ', secondPress('Resume', 'Press again: resume 1 endpoint', () => resume(context, endpoint)));
+  return { root, show: onDifference((one) => fill(state, status(one.state, one.words))) };
+}
+
 function endpoints(context) {
   const place = panel({ title: 'Endpoints', command: ['overview'] });
-  const draw = onDifference((found) => fill(place.body, h('ul.dependencies', null, found.map(({ name, state, words }) => h('li', null, h('b', null, name.slice(PREFIX.length)), ' ',
-    status(state, words), ' ', secondPress('Resume', 'Press again: resume 1 endpoint', () => resume(context, name.slice(PREFIX.length))))))));
+  const list = h('ul.dependencies', null);
+  const lines = new Map();
+  place.body.append(list);
   context.fill(place, 'overview', {}, ({ dependencies }) => {
     const found = dependencies.filter((one) => one.name.startsWith(PREFIX));
-    draw(found);
+    arrange(list, found.map((one) => {
+      const key = `${one.name}\n${one.node}`;
+      if (!lines.has(key)) lines.set(key, endpointLine(context, one.name.slice(PREFIX.length)));
+      lines.get(key).show(one);
+      return lines.get(key).root;
+    }));
     if (!found.length) place.empty('No endpoint is configured. The key events lists them.');
   }, 'The endpoints were not read.');
   return place.root;

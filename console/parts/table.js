@@ -1,5 +1,5 @@
 // A table of at most 10,000 rows, of which at most 80 are in the document. Its order changes only on request.
-import { button, fill, h, setText } from '../dom.js';
+import { arrange, button, fill, h, setText } from '../dom.js';
 import { count } from '../format.js';
 
 const ROWS_MAX = 10_000;
@@ -33,7 +33,7 @@ export function table({ caption, columns, keyOf, href, select = false, onSelect 
         onSelect(chosen);
       } },
     }));
-    return { key, row, cells, marked: 0, tr: h('tr', { role: 'row' }, pick, cells) };
+    return { key, row, cells, texts: cells.map((cell) => cell.textContent), marked: 0, tr: h('tr', { role: 'row' }, pick, cells) };
   }
   function change(entry, row) {
     entry.row = row;
@@ -41,8 +41,10 @@ export function table({ caption, columns, keyOf, href, select = false, onSelect 
       const cell = entry.cells[index];
       const target = index === 0 && href ? cell.firstChild : cell;
       const content = cellOf(row);
-      if (typeof content === 'string' ? !setText(target, content) : target.textContent === content.textContent) return;
+      // A node is compared with what was drawn: a button in the cell may wait for its second press.
+      if (typeof content === 'string' ? !setText(target, content) : entry.texts[index] === content.textContent) return;
       if (typeof content !== 'string') fill(target, content);
+      entry.texts[index] = target.textContent;
       if (Date.now() - entry.marked < MARK_AGAIN_MS) return;
       entry.marked = Date.now();
       cell.classList.add('changed');
@@ -60,10 +62,8 @@ export function table({ caption, columns, keyOf, href, select = false, onSelect 
     if (now === drawn && body.childElementCount) return;
     drawn = now;
     const focused = document.activeElement;
-    fill(body, spacer(from, height), shown.map((entry, index) => {
-      entry.tr.setAttribute('aria-rowindex', from + index + 2);
-      return entry.tr;
-    }), spacer(entries.length - from - shown.length, height));
+    shown.forEach((entry, index) => entry.tr.setAttribute('aria-rowindex', from + index + 2));
+    arrange(body, [spacer(from, height), ...shown.map((entry) => entry.tr), spacer(entries.length - from - shown.length, height)].filter(Boolean));
     element.setAttribute('aria-rowcount', entries.length + 1);
     if (focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
   }

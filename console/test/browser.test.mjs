@@ -300,6 +300,29 @@ test('danger: a second press, a dialog, a typed name', async () => {
   await close();
 });
 
+test('a button that waits for its second press outlives a refresh of the page', async () => {
+  for (const [path, label, isFresh, done] of [
+    ['/bans', 'Unblock', '[data-newer]:visible', 'can connect again'], ['/events', 'Resume', '.dependencies .status.bad', 'Events are sent to crm again'],
+    [`/connection?client=${CLIENT}`, 'Ask to reconnect', 'text=Nothing waits to be sent.', 'asked to reconnect'],
+  ]) {
+    const { page, close } = await visitor({ path });
+    await settled(page);
+    await page.locator(`button:text-is("${label}")`).first().click();
+    await mock.switch({ changed: true });
+    await page.waitForSelector(isFresh, WAIT);
+    if (path === '/bans') {
+      // New rows come before the row of the button, and the focus stays on it.
+      await page.keyboard.press('Shift+N');
+      await page.waitForSelector('td:text-is("41")', WAIT);
+    }
+    assert.equal(await page.locator('button.armed:focus').count(), 1, path);
+    await page.click('button.armed');
+    await page.waitForSelector(`.toast:has-text("${done}")`, WAIT);
+    await close();
+    await mock.switch();
+  }
+});
+
 test('dialogs are clean, close with Escape, and give the focus back', async () => {
   const { page, faults, close } = await visitor({ width: 390, path: '/channel?name=market:ticks' });
   await page.waitForSelector('.live .ok', WAIT);

@@ -1,5 +1,5 @@
 // A mock of the server's side of the console, for development and tests: `node mock.mjs [port]`, password "mock" or "view".
-// POST /mock {"slow":ms,"error":true,"cut":true,"missing":true,"empty":true,"hostile":true,"socket":false,"quiet":true,"unknown":true,"trace":ms} switches.
+// POST /mock {"slow":ms,"error":true,"cut":true,"missing":true,"empty":true,"hostile":true,"socket":false,"quiet":true,"unknown":true,"trace":ms,"changed":true} switches.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -15,7 +15,7 @@ const RULES = {
   'X-Content-Type-Options': 'nosniff', 'Referrer-Policy': 'no-referrer', 'X-Frame-Options': 'DENY', 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Resource-Policy': 'same-origin',
 };
 const PASSWORDS = { mock: 'operator', view: 'viewer' };
-const DEFAULTS = { slow: 0, error: false, cut: false, missing: false, empty: false, hostile: false, socket: true, quiet: false, unknown: false, trace: 60_000 };
+const DEFAULTS = { slow: 0, error: false, cut: false, missing: false, empty: false, hostile: false, socket: true, quiet: false, unknown: false, trace: 60_000, changed: false };
 
 export const assets = () => readdirSync(ROOT, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile() && !(entry.parentPath ?? entry.path).includes('test'))

@@ -6,8 +6,8 @@ const HOUR = 3_600_000;
 const wave = (now, period, from, to) => from + ((to - from) * (1 + Math.sin((now / period) * 2 * Math.PI))) / 2;
 const client = (index) => `8f2c${String(index).padStart(4, '0')}-9066-444b-bfc3-0001000${String(index).padStart(5, '0')}`;
 
-/** `switches`: `{empty, hostile, missing, role}`; `now` in Unix milliseconds. */
-export function answers({ empty, hostile, missing, role }, now) {
+/** `switches`: `{empty, hostile, missing, changed, role}`; `now` in Unix milliseconds. */
+export function answers({ empty, hostile, missing, changed, role }, now) {
   const hidden = role === 'viewer';
   const name = (index, plain) => (hostile ? HOSTILE[index % HOSTILE.length] + (index >= HOSTILE.length ? index : '') : plain);
   const payload = (data, field = 'data') => (hidden ? { size: 41, hidden: true } : { [field]: data, size: 41 });
@@ -40,7 +40,7 @@ export function answers({ empty, hostile, missing, role }, now) {
     user: name(index, String(42 + (index % 20))), transport: index % 5 ? 'websocket' : 'sse', protocol: 'json', app_name: index % 3 ? 'dart' : 'js', app_version: '0.2.1',
     state: { channels: { 'market:ticks': {}, [name(1, 'news:live')]: { server_side: true } }, connection_token: { issued_at: Math.floor(now / 1000) - 7000 }, ...(hidden ? {} : { meta: { plan: 'gold' } }) },
     connected_at_ms: minute - 131 * 60_000 - index * 1000, ping_pong_latency_ms: 20 + (index % 80), labels: { plan: 'gold' }, address: `203.0.113.${index % 250}`,
-    queued_bytes: index % 7 ? 0 : 1_048_576, node: NODES[index % 3][0], names: [{ name: name(2, 'truck-0007'), scope: 'devices' }], groups: [{ group: 'trucks', scope: 'devices' }],
+    queued_bytes: index % 7 || changed ? 0 : 1_048_576, node: NODES[index % 3][0], names: [{ name: name(2, 'truck-0007'), scope: 'devices' }], groups: [{ group: 'trucks', scope: 'devices' }],
   });
   const names = list(120, (index) => ({ name: name(index, `truck-${String(index).padStart(4, '0')}`), client: client(index), node: NODES[index % 3][0], version: `1764${index}.0`, ...(hidden ? { size: 12, hidden: true } : { meta: { fw: '1.8', n: index } }) }));
   const series = (from, to) => Array.from({ length: 360 }, (_, index) => (index < 20 ? -1 : wave(now - index * 10_000, HOUR, from, to)));
@@ -58,7 +58,7 @@ export function answers({ empty, hostile, missing, role }, now) {
     overview: () => ({
       at_ms: now, verdict: { severity: empty ? 'ok' : 'bad', connections: empty ? 0 : 100_412 }, problems,
       nodes: NODES.filter(([id]) => !missingNodes.includes(id)).map(node), activity: activity.slice(0, 20), missing_nodes: missingNodes,
-      dependencies: [['nats', 'ok'], ['primary', 'ok'], ['stats', 'ok'], ['hook:connect', 'bad'], ['events:crm', 'ok']].slice(0, empty ? 0 : 5).map(([called, state]) => ({ name: called, node: 'node-1', state })),
+      dependencies: [['nats', 'ok'], ['primary', 'ok'], ['stats', 'ok'], ['hook:connect', 'bad'], ['events:crm', changed ? 'bad' : 'ok']].slice(0, empty ? 0 : 5).map(([called, state]) => ({ name: called, node: 'node-1', state })),
     }),
     overview_history: () => ({ step_ms: 10_000, end_ms: now, series: { connections: series(96_000, 100_412), deliveries_s: series(40_000, 48_210), publications_s: series(1000, 1204), delivery_p99_ms: series(11, 84), queued_bytes: series(3e6, 222e6), cpu: series(50, 71), memory: series(1e9, 2e9) } }),
     channels: (params) => {
@@ -85,7 +85,7 @@ export function answers({ empty, hostile, missing, role }, now) {
     disconnect: () => ({ connections: 1, nodes: { [NODES[0][0]]: 1 } }),
     refusals: () => ({ refusals: list(12, (index) => ({ last_ms: now - index * 40_000, node: NODES[index % 3][0], kind: ['connection', 'command', 'api'][index % 3], what: ['', 'subscribe', 'publish'][index % 3], channel: index % 2 ? name(index, 'market:ticks') : '', key: index % 3 === 2 ? 'default' : '', code: 103, words: 'the origin is not in client.allowed_origins', count: 31 + index })) }),
     activity: () => ({ activity }),
-    bans: ({ kind }) => ({ bans: list(kind === 'user' ? 12 : 3, (index) => ({ kind, name: name(index, `${kind === 'token' ? '7a' : ''}${42 + index}`), ...(index % 2 && { until_s: Math.floor(minute / 1000) + 6 * 24 * 3600 }) })) }),
+    bans: ({ kind }) => ({ bans: list(kind === 'user' ? 12 : 3, (index) => ({ kind, name: name(index, `${kind === 'token' ? '7a' : ''}${42 + index - (changed ? 1 : 0)}`), ...(index % 2 && { until_s: Math.floor(minute / 1000) + 6 * 24 * 3600 }) })) }),
     count: () => ({ names: empty ? 0 : 20_114, groups: empty ? 0 : 31, members: empty ? 0 : 8204, nodes: NODES.map(([id], index) => ({ node: id, entries: 9400 + index })) }),
     names: (params) => {
       const all = names.filter((one) => one.name.startsWith(params.prefix ?? ''));

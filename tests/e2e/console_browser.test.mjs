@@ -363,6 +363,12 @@ describe('the console', () => {
     await until(() => eve.ended === 3503, () => `3503, not ${eve.ended}`);
     await see('tr:has-text("eve"):has-text("in 1 h 59 min"), tr:has-text("eve"):has-text("in 2 h")');
     await page.click('button:text-is("Unblock")');
+    // The page is refreshed between the two presses.
+    await night.api('block_user', { user: 'mallory' });
+    await see('button:text("1 new: show")');
+    await night.api('unblock_user', { user: 'mallory' });
+    await page.waitForSelector('[data-newer]', { ...WAIT, state: 'hidden' });
+    assert.equal(await page.locator('button.armed').count(), 1, 'the button still waits for its second press');
     await page.click('button:text("Press again: unblock 1 user")');
     await see('.toast:has-text("User eve can connect again.")');
     await see('text=No user is blocked.');

@@ -13,8 +13,8 @@ export async function rawClient(tcp, room) {
   let talk = newTalk();
   let sequence = 0;
   let timer;
-  const publish = () => {
-    const payload = new Uint8Array(2 * FRAME_SAMPLES).fill(77);
+  const publish = (byte = 77) => {
+    const payload = new Uint8Array(2 * FRAME_SAMPLES).fill(byte);
     const bytes = encodeFrame({ codec: 'pcm', sequence, capturedMs: sequence * FRAME_MS, talk, payload });
     sequence += 1;
     return () => link.publish(`talk:${room}`, bytes);
@@ -30,9 +30,9 @@ export async function rawClient(tcp, room) {
     },
     unregister: (name = `floor/${room}`) => link.rpc('registry.unregister', { scope: 'floor', name }),
     /** Publishes frames, each when the server has accepted the one before: as fast as the server's limit of rate permits. */
-    async say(frames) {
+    async say(frames, byte) {
       for (let n = 0; n < frames; n++) {
-        const send = publish();
+        const send = publish(byte);
         await until(async () => send().then(() => true), 'the server accepts a frame');
       }
     },

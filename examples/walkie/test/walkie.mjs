@@ -1,6 +1,7 @@
 // Parts that the tests of the walkie-talkie share: the server with this example's configuration, its pages, and a browser whose microphone
 // beeps.
 import { launch } from '../../../tests/e2e/browser.mjs';
+import { until } from '../../../tests/e2e/patience.mjs';
 import { freePort, Server, token } from '../../../tests/e2e/server.mjs';
 import { servePages } from '../pages.mjs';
 
@@ -47,17 +48,31 @@ export function launchWithMicrophone({ isDenied = false, hasNone = false } = {})
 
 /**
  * A page in the room, in a separate browser context. `standsStill`: the page's timers, its time and the clocks of its sound move only by
- * `page.clock.runFor`, so that the load of the machine cannot make a frame late. Such a page listens. It takes a link without messages for
- * lost after 8 s of its time.
+ * `page.clock.runFor`, so that the load of the machine cannot make a frame late. Such a page takes a link without messages for lost after
+ * 8 s of its time. `isGated`: what the microphone records is said only as far as `letSay` permits, so that the load cannot change the number
+ * of frames. A page that stands still listens, or talks if it is gated: the clock of its microphone moves.
  */
-export async function enter(browser, url, { room, name, token: given, keepsTracks = false, standsStill = false, ...options }) {
+export async function enter(browser, url, { room, name, token: given, keepsTracks = false, standsStill = false, isGated = false, ...options }) {
   const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
   const page = await context.newPage();
   if (standsStill) {
     await page.clock.install({ time: 0 });
     await page.clock.pauseAt(1_000);
+  }
+  if (standsStill && !isGated) {
     await page.addInitScript(() => {
       Object.defineProperty(BaseAudioContext.prototype, 'currentTime', { get: () => performance.now() / 1000 });
+    });
+  }
+  if (isGated) {
+    await page.addInitScript(() => {
+      globalThis.framesToSay = 0;
+      const { encode } = AudioEncoder.prototype;
+      AudioEncoder.prototype.encode = function encodePermitted(sound) {
+        if (globalThis.framesToSay === 0) return;
+        globalThis.framesToSay -= 1;
+        encode.call(this, sound);
+      };
     });
   }
   // Records the tracks of the microphone, for a test that unplugs it.
@@ -102,5 +117,17 @@ export async function press(page) {
   await talkButton(page).hover();
   await page.mouse.down();
 }
+/** Holds the button of a page that stands still, until it has the floor. It asks for the floor in a timer. */
+export async function pressStill(page) {
+  await press(page);
+  await until(async () => {
+    await page.clock.runFor(1);
+    return (await mood(page)) === 'talking';
+  }, 'the page has the floor');
+}
+
+/** Lets a gated page say this many frames more. The end of its talk adds one: the rest of the sound in the encoder. */
+export const letSay = (page, frames) => page.evaluate((count) => { globalThis.framesToSay += count; }, frames);
+
 export const release = (page) => page.mouse.up();
 
