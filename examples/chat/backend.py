@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -120,5 +121,6 @@ ThreadingHTTPServer.request_queue_size = 1024  # Touchline opens many connection
 hooks = ThreadingHTTPServer(("127.0.0.1", 3001), Hooks)  # A port of its own: Touchline calls the hooks, and no browser may.
 pages = ThreadingHTTPServer(("127.0.0.1", 3000), Pages)
 threading.Thread(target=hooks.serve_forever, daemon=True).start()
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program without a traceback.
 print("the chat is at http://localhost:3000", flush=True)
 pages.serve_forever()
