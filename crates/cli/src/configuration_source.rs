@@ -1,8 +1,7 @@
 //! The configuration sources of a running server: its file, the environment and the flags. A reload reads them again.
 
-use std::sync::{Mutex, PoisonError};
-
 use touchline_config::{Finding, LogSettings, Severity, Sources};
+use touchline_lock::Lock;
 use touchline_server::{PROBES, ReadSettings, SettingsSource};
 
 use crate::logging::LogLevel;
@@ -12,13 +11,13 @@ pub(crate) struct ConfigurationSource {
     sources: Sources,
     level: LogLevel,
     /// The log settings of the last reading, until the server adopts them.
-    log: Mutex<Option<LogSettings>>,
+    log: Lock<Option<LogSettings>>,
 }
 
 impl ConfigurationSource {
     /// A source that reads `sources` at each reload and changes the level of the log.
     pub(crate) fn new(sources: Sources, level: LogLevel) -> Self {
-        ConfigurationSource { sources, level, log: Mutex::default() }
+        ConfigurationSource { sources, level, log: Lock::default() }
     }
 }
 
@@ -34,7 +33,7 @@ impl SettingsSource for ConfigurationSource {
         log_findings(&others);
         match reading.configuration {
             Some(configuration) => {
-                *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(configuration.log);
+                *self.log.lock() = Some(configuration.log);
                 Ok(ReadSettings { settings: configuration.settings, written: reading.written })
             }
             None => Err(errors.iter().map(ToString::to_string).collect()),
@@ -42,7 +41,7 @@ impl SettingsSource for ConfigurationSource {
     }
 
     fn adopted(&self) {
-        if let Some(log) = self.log.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(log) = self.log.lock().take() {
             self.level.set(&log);
         }
     }

@@ -5,8 +5,10 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use touchline_lock::Lock;
 
 /// How often a part that waits looks at a clock that is moved by hand, in real time.
 const LOOK: Duration = Duration::from_millis(2);
@@ -24,7 +26,7 @@ pub struct Clock {
 struct Moved {
     /// Unix time at the origin.
     unix: Duration,
-    shown: Mutex<Shown>,
+    shown: Lock<Shown>,
 }
 
 /// What a clock with a hand shows.
@@ -43,13 +45,9 @@ impl Shown {
 }
 
 impl Moved {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cold]
     fn elapsed(&self) -> Duration {
-        self.shown().elapsed()
+        self.shown.lock().elapsed()
     }
 }
 
@@ -60,18 +58,18 @@ pub struct ClockHand(Arc<Moved>);
 impl ClockHand {
     /// Moves the clock forwards.
     pub fn advance(&self, by: Duration) {
-        self.0.shown().elapsed += by;
+        self.0.shown.lock().elapsed += by;
     }
 
     /// Stops the clock.
     pub fn stop(&self) {
-        let mut shown = self.0.shown();
+        let mut shown = self.0.shown.lock();
         *shown = Shown { elapsed: shown.elapsed(), runs_since: None };
     }
 
     /// Lets the clock run with the system's.
     pub fn run(&self) {
-        let mut shown = self.0.shown();
+        let mut shown = self.0.shown.lock();
         *shown = Shown { elapsed: shown.elapsed(), runs_since: Some(Instant::now()) };
     }
 }
@@ -111,7 +109,7 @@ impl Clock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let origin = Instant::now();
         let shown = Shown { elapsed: Duration::ZERO, runs_since: Some(origin) };
-        let moved = Arc::new(Moved { unix, shown: Mutex::new(shown) });
+        let moved = Arc::new(Moved { unix, shown: Lock::new(shown) });
         (Clock { origin, moved: Some(Arc::clone(&moved)) }, ClockHand(moved))
     }
 

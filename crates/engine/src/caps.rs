@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use serde::Deserialize;
+use touchline_lock::Lock;
 use touchline_protocol::data::nullable;
 
 use crate::whole_regex::{RegexFault, WholeRegex};
@@ -233,7 +234,7 @@ impl Capabilities {
 /// share their memory while at least one connection uses them.
 #[derive(Debug, Default)]
 pub struct CapsCache {
-    known: Mutex<KnownLists>,
+    known: Lock<KnownLists>,
     /// The size of the compiled regular expressions of all lists, bytes.
     charged: Arc<AtomicUsize>,
 }
@@ -266,7 +267,7 @@ impl CapsCache {
         if entries.len() > ENTRIES_MAX || !entries.iter().any(|entry| entry.matching == "regex") {
             return Capabilities::compile(entries).map(Capabilities::shared);
         }
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.known.lock();
         if let Some(known) = lock().lists.get(&entries).and_then(Weak::upgrade) {
             return Ok(Some(known));
         }
@@ -365,7 +366,7 @@ mod tests {
         for number in 0..4 * KNOWN_MIN {
             read(&format!("d{number}"));
         }
-        let known = cache.known.lock().expect("nobody has panicked").lists.len();
+        let known = cache.known.lock().lists.len();
         assert!(known <= 4 * KNOWN_MIN, "what nobody has goes: {known}");
     }
 

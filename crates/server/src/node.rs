@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, ORIGIN};
 use tokio::sync::oneshot;
 use touchline_cluster::{Cluster, IsEnough};
 use touchline_engine::directory::{DirectoryRequest, Requester};
@@ -13,10 +16,7 @@ use touchline_engine::hook::HookOutcome;
 use touchline_engine::limit::AddressKey;
 use touchline_engine::request::{BackendEvent, ChannelRequest};
 use touchline_engine::{ConnectionId, Response, ShardId};
-
-use bytes::Bytes;
-use hyper::StatusCode;
-use hyper::header::{HeaderMap, ORIGIN};
+use touchline_lock::{Lock, SharedLock};
 use touchline_protocol::Error;
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
@@ -94,7 +94,7 @@ pub(crate) struct Node {
     pub(crate) buffer_scarce: usize,
     pub(crate) registry: Sender<RegistryMessage>,
     /// The counters that the registry actor published last.
-    registry_metrics: Mutex<Arc<RegistryMetrics>>,
+    registry_metrics: Lock<Arc<RegistryMetrics>>,
     /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
     /// When users were connected last; None = the node does not keep it.
@@ -118,11 +118,11 @@ pub(crate) struct Node {
     /// The statistics; empty = they are switched off.
     stats: OnceLock<Stats>,
     /// What is known of shared facts, apart from what the node decides by.
-    pub(crate) facts_known: Mutex<KnownFacts>,
+    pub(crate) facts_known: Lock<KnownFacts>,
     /// The other nodes of the cluster that keep shared facts in a different place.
-    pub(crate) nodes_with_other_facts: Mutex<Vec<Arc<str>>>,
+    pub(crate) nodes_with_other_facts: Lock<Vec<Arc<str>>>,
     /// The other nodes of the cluster whose configuration differs from that of this node.
-    pub(crate) nodes_with_other_configuration: Mutex<Vec<Arc<str>>>,
+    pub(crate) nodes_with_other_configuration: Lock<Vec<Arc<str>>>,
     /// Whether the log has said that bans are lost when the node stops.
     pub(crate) has_told_of_memory: AtomicBool,
     /// Whether NATS can be reached.
@@ -130,13 +130,13 @@ pub(crate) struct Node {
     /// Whether the registry's entries of the other nodes have arrived since the cluster was last joined.
     pub(crate) is_settled: AtomicBool,
     /// Why this node takes no part in the cluster (no common message version); None = it takes part.
-    version_conflict: Mutex<Option<String>>,
+    version_conflict: Lock<Option<String>>,
     /// Why JetStream could not be used since the last change of the link to NATS; empty = no fault is known.
-    stream_fault: Mutex<String>,
+    stream_fault: Lock<String>,
     /// The number of other nodes in sight.
     pub(crate) peers: AtomicUsize,
     /// The ids of the other nodes in sight.
-    peer_ids: RwLock<HashSet<Arc<str>>>,
+    peer_ids: SharedLock<HashSet<Arc<str>>>,
     hasher: RandomState,
     /// Whether a scan of the connections of this node is under way.
     pub(crate) is_scanned: AtomicBool,
@@ -169,7 +169,7 @@ impl Node {
             frame_traces: FrameTraces::default(),
             shards,
             registry,
-            registry_metrics: Mutex::default(),
+            registry_metrics: Lock::default(),
             events: events.map_or_else(OnceLock::new, OnceLock::from),
             console: ConsoleState::default(),
             unreadable_reported_ms: AtomicU64::new(0),
@@ -179,16 +179,16 @@ impl Node {
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
-            facts_known: Mutex::default(),
-            nodes_with_other_facts: Mutex::default(),
-            nodes_with_other_configuration: Mutex::default(),
+            facts_known: Lock::default(),
+            nodes_with_other_facts: Lock::default(),
+            nodes_with_other_configuration: Lock::default(),
             has_told_of_memory: AtomicBool::new(false),
             is_linked: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
-            version_conflict: Mutex::default(),
-            stream_fault: Mutex::default(),
+            version_conflict: Lock::default(),
+            stream_fault: Lock::default(),
             peers: AtomicUsize::new(0),
-            peer_ids: RwLock::default(),
+            peer_ids: SharedLock::default(),
             hasher: RandomState::new(),
             is_scanned: AtomicBool::new(false),
             drain: NodeDrain::new(std::thread::available_parallelism().map_or(1, usize::from)),
@@ -314,32 +314,32 @@ impl Node {
 
     /// Sets why JetStream can't be used; empty = no fault is known.
     pub(crate) fn set_stream_fault(&self, why: String) {
-        *self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *self.stream_fault.lock() = why;
     }
 
     /// Why JetStream can't be used; empty = no fault is known.
     pub(crate) fn stream_fault(&self) -> String {
-        self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stream_fault.lock().clone()
     }
 
     /// Sets why this node takes no part in the cluster; None = it takes part again.
     pub(crate) fn set_version_conflict(&self, why: Option<String>) {
-        *self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *self.version_conflict.lock() = why;
     }
 
     /// Why this node takes no part in the cluster; None = it takes part.
     pub(crate) fn version_conflict(&self) -> Option<String> {
-        self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.version_conflict.lock().clone()
     }
 
     /// The counters of the registry actor, at most about 100 ms old. Never waits for the actor.
     pub(crate) fn registry_metrics(&self) -> Arc<RegistryMetrics> {
-        Arc::clone(&self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.registry_metrics.lock())
     }
 
     /// Publishes the counters of the registry actor.
     pub(crate) fn set_registry_metrics(&self, metrics: RegistryMetrics) {
-        *self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(metrics);
+        *self.registry_metrics.lock() = Arc::new(metrics);
     }
 
     /// Sends the directory a request on behalf of a client of this node, and waits for the reply.
@@ -449,10 +449,10 @@ impl Node {
 
     /// Sets the ids of the other nodes in sight. Returns whether there are now more of them.
     pub(crate) fn note_peers<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>> + Clone) -> bool {
-        let (known, peers) = (self.peer_ids.read().unwrap_or_else(PoisonError::into_inner), ids.clone().count());
+        let (known, peers) = (self.peer_ids.read(), ids.clone().count());
         if peers != known.len() || ids.clone().any(|id| !known.contains(id)) {
             drop(known);
-            *self.peer_ids.write().unwrap_or_else(PoisonError::into_inner) = ids.map(Arc::clone).collect();
+            *self.peer_ids.write() = ids.map(Arc::clone).collect();
             // If the mailbox is full, its thread wakes anyway.
             drop(self.reactions.try_send(ReactionMessage::PeersChanged));
         }
@@ -461,12 +461,12 @@ impl Node {
 
     /// The ids of the nodes whose configuration differs from that of this node.
     pub(crate) fn others_with_other_configuration(&self) -> Vec<Arc<str>> {
-        self.nodes_with_other_configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.nodes_with_other_configuration.lock().clone()
     }
 
     /// The ids of the other nodes in sight, sorted.
     pub(crate) fn peers_in_order(&self) -> Vec<Box<str>> {
-        let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.peer_ids.read();
         let mut ids: Vec<Box<str>> = known.iter().map(|id| Box::from(&**id)).collect();
         ids.sort_unstable();
         ids
@@ -479,7 +479,7 @@ impl Node {
 
     /// Whether another node with this id is in sight.
     pub(crate) fn knows_peer(&self, id: &str) -> bool {
-        self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
+        self.peer_ids.read().contains(id)
     }
 
     /// Whether the node accepts no more clients.

@@ -1,7 +1,7 @@
 //! Carries out a reload: reads the settings again, makes the next generation, and has the shards switch to it.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use touchline_cluster::StreamSettings;
 use touchline_config::{Settings, WrittenKey, changed_keys, lies_in, takes_restart};
 use touchline_engine::ShardId;
+use touchline_lock::{Lock, LockGuard};
 
 use crate::api::operations_named;
 use crate::auth::{AccessControl, KeyFetcher};
@@ -82,9 +83,9 @@ pub(crate) struct Reloader {
     pub(crate) node: Weak<Node>,
     pub(crate) source: Box<dyn SettingsSource>,
     pub(crate) handler: Option<Arc<dyn HookHandler>>,
-    pub(crate) threads: Arc<Mutex<ReplacedThreads>>,
+    pub(crate) threads: Arc<Lock<ReplacedThreads>>,
     /// The configuration keys of the generation that the node works with.
-    pub(crate) written: Mutex<Vec<WrittenKey>>,
+    pub(crate) written: Lock<Vec<WrittenKey>>,
     pub(crate) tls: PortsTls,
 }
 
@@ -112,11 +113,7 @@ impl Reloader {
     }
 
     fn run(&self) -> Result<Reloaded, ReloadRefusal> {
-        let mut written = match self.written.try_lock() {
-            Ok(written) => written,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(ReloadRefusal::UnderWay),
-        };
+        let mut written = self.written.try_lock().ok_or(ReloadRefusal::UnderWay)?;
         let node = self.node.upgrade().ok_or(ReloadRefusal::Stopping)?;
         let read = self.source.read().map_err(ReloadRefusal::Faulty)?;
         let changed = changed_keys(&written, &read.written);
@@ -183,7 +180,7 @@ impl Exchange<'_> {
     fn run(&self, mut settings: Settings, written: Vec<WrittenKey>) -> Result<(), ReloadRefusal> {
         let Exchange { reloader, node, before, .. } = self;
         // A node that stops waits for this lock. A reload that comes later sees that the node stops.
-        let mut threads = reloader.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = reloader.threads.lock();
         if node.drain.has_begun() {
             return Err(ReloadRefusal::Stopping);
         }
@@ -370,7 +367,7 @@ impl Exchange<'_> {
     /// Ends the consumers and starts those of the next generation, if they differ.
     fn exchange_consumers(
         &self,
-        mut threads: MutexGuard<'_, ReplacedThreads>,
+        mut threads: LockGuard<'_, ReplacedThreads>,
         consumers: Option<Vec<consumers::PreparedConsumer>>,
     ) {
         let Some(consumers) = consumers else { return };

@@ -3,9 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use touchline_cluster::Joining;
 use touchline_config::WrittenKey;
 use touchline_engine::ShardId;
 use touchline_engine::directory::Directory;
+use touchline_lock::Lock;
 
 use crate::api::start_watching;
 use crate::auth::KeyFetcher;
@@ -157,21 +158,21 @@ impl Server {
         if let Some(joining) = joining {
             joining.start(nats::handler(&node))?;
         }
-        lock(&running.replaced).fetcher = fetcher;
+        running.replaced.lock().fetcher = fetcher;
         let worker = worker.map(|worker| hooks::start(Arc::clone(&node), worker)).transpose();
-        lock(&running.replaced).worker = worker.map_err(no_thread)?;
+        running.replaced.lock().worker = worker.map_err(no_thread)?;
         let teller = teller.map(|(start, endpoints)| RunningTeller::start(&node, start, endpoints)).transpose()?;
-        lock(&running.replaced).teller = teller;
+        running.replaced.lock().teller = teller;
         let reactions = reactions::start(Arc::clone(&node), reactions_start);
         running.reactions = Some(reactions.map_err(no_thread)?);
         running.start_shards(services, shards)?;
         if let Some(renewal) = renewal {
             renewal.start().map_err(no_thread)?;
         }
-        lock(&running.replaced).consumers = RunningConsumers::start(&node, consumers)?;
+        running.replaced.lock().consumers = RunningConsumers::start(&node, consumers)?;
         if let Some((source, written)) = source {
             let threads = Arc::clone(&running.replaced);
-            let (node, written) = (Arc::downgrade(&node), Mutex::new(written));
+            let (node, written) = (Arc::downgrade(&node), Lock::new(written));
             let reloader = Reloader { node: node.clone(), source, handler, threads, written, tls };
             let reload: ReloadFn = Arc::new(move || reloader.reload());
             drop(node.upgrade().map(|node| node.reload.set(reload)));
@@ -189,7 +190,7 @@ pub struct Running {
     threads: Vec<JoinHandle<()>>,
     registry_actor: Option<JoinHandle<()>>,
     /// The threads that a reload replaces.
-    replaced: Arc<Mutex<ReplacedThreads>>,
+    replaced: Arc<Lock<ReplacedThreads>>,
     /// The thread that keeps the totals of reactions.
     reactions: Option<JoinHandle<()>>,
     addresses: Addresses,
@@ -260,7 +261,7 @@ impl Running {
         let mut drain = RunningDrain::begin(&self.node);
         note_activity(&self.node, "drain", "", "ok");
         // A running reload holds the lock, and sees that the node stops. Its threads end after the drain.
-        let consumers = self.replaced.try_lock().ok().and_then(|mut threads| threads.consumers.take());
+        let consumers = self.replaced.try_lock().and_then(|mut threads| threads.consumers.take());
         if let Some(mut consumers) = consumers {
             consumers.stop(timeout);
         }
@@ -283,8 +284,7 @@ impl Running {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let ReplacedThreads { worker, fetcher, teller, consumers } =
-            std::mem::take(&mut *self.replaced.lock().unwrap_or_else(PoisonError::into_inner));
+        let ReplacedThreads { worker, fetcher, teller, consumers } = std::mem::take(&mut *self.replaced.lock());
         drop(fetcher);
         if let Some(mut consumers) = consumers {
             consumers.stop(Duration::ZERO);
@@ -333,11 +333,6 @@ impl Deref for Running {
     fn deref(&self) -> &ServerHandle {
         &self.handle
     }
-}
-
-/// The threads that a reload replaces.
-fn lock(threads: &Mutex<ReplacedThreads>) -> MutexGuard<'_, ReplacedThreads> {
-    threads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the thread of one shard: its runtime, its poller, its listeners and its loop. `ready` gets the shard's start;

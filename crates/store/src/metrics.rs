@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use touchline_lock::Lock;
 
 use crate::size_metrics::SizeMetrics;
 
@@ -75,9 +76,9 @@ pub struct StoreMetrics {
     /// True if the database is closed or is about to be closed.
     pub(crate) is_closed: AtomicBool,
     /// Causes of failures that were logged since the last successful write.
-    causes: Mutex<Vec<String>>,
+    causes: Lock<Vec<String>>,
     /// Causes of refused items that were logged.
-    refusals: Mutex<Vec<String>>,
+    refusals: Lock<Vec<String>>,
 }
 
 impl StoreMetrics {
@@ -103,7 +104,7 @@ impl StoreMetrics {
     pub(crate) fn succeed(&self) {
         let was_away = self.is_away.swap(false, Relaxed);
         if self.is_failing.swap(false, Relaxed) || was_away {
-            self.causes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.causes.lock().clear();
             if self.is_healthy() {
                 tracing::info!("the primary database works again");
             }
@@ -162,8 +163,8 @@ impl StoreMetrics {
 }
 
 /// Whether a cause has not been logged yet. If so, it is added to the list.
-fn is_new(logged: &Mutex<Vec<String>>, cause: String) -> bool {
-    let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+fn is_new(logged: &Lock<Vec<String>>, cause: String) -> bool {
+    let mut logged = logged.lock();
     let is_new = logged.len() < CAUSES_MAX && !logged.contains(&cause);
     if is_new {
         logged.push(cause);
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn a_cause_is_logged_once_until_a_write_succeeds() {
         let metrics = StoreMetrics::default();
-        let logged = || metrics.causes.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let logged = || metrics.causes.lock().len();
         (0..100).for_each(|_| metrics.fail(&"disk full"));
         assert_eq!((logged(), metrics.is_healthy()), (1, false));
         metrics.fail(&"disk gone");

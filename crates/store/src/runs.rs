@@ -4,8 +4,9 @@
 //! history.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use touchline_lock::Lock;
 use touchline_protocol::stream::{Run, RunId};
 
 /// The number of runs that are remembered. Positions of earlier runs cannot be recovered.
@@ -18,16 +19,16 @@ pub type KnownRuns = Arc<[Run]>;
 
 /// The runs of the database that this process knows.
 #[derive(Debug, Default)]
-pub(crate) struct RunBook(Mutex<KnownRuns>);
+pub(crate) struct RunBook(Lock<KnownRuns>);
 
 impl RunBook {
     pub(crate) fn known(&self) -> KnownRuns {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.lock())
     }
 
     /// Sets the known runs. Returns whether the current run has changed.
     pub(crate) fn set(&self, known: KnownRuns) -> bool {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.lock();
         let is_another = !current.is_empty() && current.last() != known.last();
         *current = known;
         is_another

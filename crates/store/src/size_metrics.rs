@@ -1,8 +1,9 @@
 //! The size of the primary database, and what its limits have refused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use touchline_lock::Lock;
 
 use crate::growth::{FullCause, GrowthBudget, GrowthLimits};
 
@@ -45,7 +46,7 @@ pub struct SizeMetrics {
     disk_reserve: AtomicU64,
     is_full: AtomicBool,
     is_disk_short: AtomicBool,
-    told: Mutex<ToldState>,
+    told: Lock<ToldState>,
 }
 
 impl Default for SizeMetrics {
@@ -59,7 +60,7 @@ impl Default for SizeMetrics {
             disk_reserve: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
             is_disk_short: AtomicBool::new(false),
-            told: Mutex::default(),
+            told: Lock::default(),
         }
     }
 }
@@ -120,7 +121,7 @@ impl SizeMetrics {
         let full = budget.full();
         self.is_disk_short.store(full == Some(FullCause::Disk), Relaxed);
         self.is_full.store(full.is_some(), Relaxed);
-        if !self.told.lock().unwrap_or_else(PoisonError::into_inner).tells(full.is_some(), Instant::now()) {
+        if !self.told.lock().tells(full.is_some(), Instant::now()) {
             return;
         }
         let (used, limit) = (self.used().unwrap_or_default(), self.limit());

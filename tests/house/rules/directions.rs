@@ -9,6 +9,7 @@ use touchline_house::files::{metadata, report, root, sources};
 
 /// The crates, lowest first. A crate may depend on crates of its own row and of the rows before it.
 const CRATES: &[&[&str]] = &[
+    &["touchline-lock"],
     &["touchline-clock", "touchline-testkit"],
     &["touchline-protocol", "touchline-registry"],
     &["touchline-engine"],

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::directions::graphs;
 use crate::names::product_lines;
+use crate::waits::closing;
 use touchline_house::files::{metadata, report, root, sources};
 
 /// Runtimes, clocks, randomness, sockets, threads and the state of the process, which a pure crate may not use.
@@ -146,7 +147,7 @@ const OF_THE_PROCESS: &[&str] = &[
     // Which parts are traced: the exporter is one for the process.
     "static PARTS:",
 ];
-const SHARED: &[&str] = &["Atomic", "Mutex<", "RwLock<", "RefCell<"];
+const SHARED: &[&str] = &["Atomic", " Lock<", "<Lock<", "SharedLock<", "Mutex<", "RwLock<", "RefCell<"];
 
 #[test]
 fn no_state_of_a_node_is_static() {
@@ -167,4 +168,48 @@ fn no_state_of_a_node_is_static() {
         }
     }
     report("state that two nodes of one process would share", &broken);
+}
+
+/// The crates that may use the locks of the standard library: `lock` is made of them, the others do not use `lock`.
+const OF_OTHER_LOCKS: &[&str] = &["lock", "cluster", "testkit", "lab"];
+/// The locks of the standard library, and what they return.
+const STD_LOCKS: &[&str] = &["Mutex", "MutexGuard", "RwLock", "RwLockReadGuard", "RwLockWriteGuard", "PoisonError"];
+
+/// The names of the standard library's locks in the product code of a file, with their lines.
+fn std_locks(text: &str) -> Vec<(usize, String)> {
+    let code = product_lines(text).map(|line| line.split("//").next().unwrap_or_default());
+    let code = code.collect::<Vec<_>>().join("\n");
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let mut found = Vec::new();
+    for (at, word) in code.match_indices("sync::").filter(|(at, _)| !code[..*at].ends_with("tokio::")) {
+        let start = at + word.len();
+        let end = match code[start..].starts_with('{') {
+            true => closing(&code, start),
+            false => code[start..].find(|c| !is_name(c)).map_or(code.len(), |length| start + length),
+        };
+        let names = code[start..end].split(|c: char| !c.is_alphanumeric() && c != '_');
+        let line = code[..at].lines().count();
+        found.extend(names.filter(|name| STD_LOCKS.contains(name)).map(|name| (line, name.to_owned())));
+    }
+    found
+}
+
+#[test]
+fn a_panic_under_a_lock_ends_the_process() {
+    let graphs = graphs();
+    let is_checked = |name: &String| !OF_OTHER_LOCKS.contains(&name.as_str());
+    let checked = graphs.iter().filter(|(name, _)| is_checked(name)).flat_map(|(_, graph)| graph.files());
+    let checked: BTreeSet<&Path> = checked.map(|(file, _)| file).collect();
+    let mut broken = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| checked.contains(path.as_path())) {
+        broken.extend(std_locks(&text).iter().map(|(line, name)| format!("{}:{line} {name}", path.display())));
+    }
+    report("a lock of the standard library instead of one of crates/lock", &broken);
+    let text = "use std::sync::{Arc, atomic::{AtomicBool, AtomicU8}, Mutex};\n\
+        use std::sync::Arc;\n// std::sync::Mutex\n\
+        use std::{\n    sync::RwLock,\n};\nuse tokio::sync::{Mutex, Notify};\n\
+        let a = std::sync::PoisonError::into_inner;\n\
+        #[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}\n";
+    let expected = [(1, "Mutex"), (5, "RwLock"), (8, "PoisonError")];
+    assert_eq!(std_locks(text), expected.map(|(line, name)| (line, name.to_owned())));
 }

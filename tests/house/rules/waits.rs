@@ -96,7 +96,7 @@ fn a_short_duration_in_a_setting_has_a_reason() {
 }
 
 /// The end of the brackets that open at a place of a text.
-fn closing(text: &str, open: usize) -> usize {
+pub(crate) fn closing(text: &str, open: usize) -> usize {
     let mut depth = 0;
     for (at, c) in text[open..].char_indices() {
         match c {

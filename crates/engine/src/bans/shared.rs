@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 
+use touchline_lock::{Lock, SharedLock};
 use touchline_protocol::fact::{Fact, FactChange, FactKey};
 use touchline_registry::HashSeed;
 
@@ -85,7 +85,7 @@ pub struct BanScope {
 /// The bans that a node knows, shared by its shards.
 pub struct Bans {
     seed: HashSeed,
-    table: RwLock<BanTable>,
+    table: SharedLock<BanTable>,
     /// The number of bans in the table. While it is 0, no check locks the table.
     entries: AtomicUsize,
     /// Increases with each change of the table.
@@ -94,7 +94,7 @@ pub struct Bans {
     next_end_s: AtomicU32,
     knowledge: AtomicU8,
     /// Bans whose facts cannot be read. While there is one, the node does not know all bans.
-    unreadable: Mutex<BTreeSet<FactKey>>,
+    unreadable: Lock<BTreeSet<FactKey>>,
     has_unreadable: AtomicBool,
     refuses_when_cut_off: bool,
     /// The number of refused connects, indexed by [`BanRefusal`].
@@ -109,12 +109,12 @@ impl Bans {
     pub fn new(seed: HashSeed, refuses_when_cut_off: bool) -> Self {
         Bans {
             seed,
-            table: RwLock::new(BanTable::new(seed)),
+            table: SharedLock::new(BanTable::new(seed)),
             entries: AtomicUsize::new(0),
             version: AtomicU64::new(0),
             next_end_s: AtomicU32::new(u32::MAX),
             knowledge: AtomicU8::new(BanKnowledge::Waiting as u8),
-            unreadable: Mutex::default(),
+            unreadable: Lock::default(),
             has_unreadable: AtomicBool::new(false),
             refuses_when_cut_off,
             refused: Default::default(),
@@ -143,14 +143,14 @@ impl Bans {
 
     /// The facts that are bans and cannot be read: they are damaged, or a later version wrote them.
     pub fn unreadable(&self) -> Vec<FactKey> {
-        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.unreadable.lock().iter().cloned().collect()
     }
 
     /// The ban that a fact stores. An unreadable ban is remembered until its fact changes.
     fn read(&self, fact: &Fact) -> Option<Ban> {
         let ban = Ban::of(fact);
         if ban.is_err() {
-            self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).insert(fact.key.clone());
+            self.unreadable.lock().insert(fact.key.clone());
             self.has_unreadable.store(true, Ordering::Relaxed);
         }
         ban.ok().flatten()
@@ -159,7 +159,7 @@ impl Bans {
     /// Forgets that facts were unreadable: one fact, or all of them (`None`).
     fn forget_unreadable(&self, key: Option<&FactKey>) {
         if self.has_unreadable.load(Ordering::Relaxed) {
-            let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unreadable = self.unreadable.lock();
             unreadable.retain(|known| key.is_some_and(|key| key != known));
             self.has_unreadable.store(!unreadable.is_empty(), Ordering::Relaxed);
         }
@@ -201,14 +201,14 @@ impl Bans {
         let mut users = Vec::new();
         self.forget_unreadable(None);
         {
-            let known = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.table.read();
             for fact in facts.iter().filter(|fact| fact.expires_s == 0 || fact.expires_s > now_s) {
                 let Some(ban) = self.read(fact) else { continue };
                 table.put(&ban, fact.expires_s);
                 users.extend(ban.user().filter(|_| !known.knows(&ban)).map(Box::from));
             }
         }
-        let mut known = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.table.write();
         let before = std::mem::replace(&mut *known, table);
         self.publish(&known);
         drop(known);
@@ -221,7 +221,7 @@ impl Bans {
     /// Applies changes of bans, in their order. Returns the connections to check.
     pub fn change(&self, changes: &[FactChange], now_s: u64) -> BanScope {
         let mut scope = BanScope::default();
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         for change in changes {
             self.forget_unreadable(Some(change.key()));
             match change {
@@ -247,7 +247,7 @@ impl Bans {
     /// Removes the bans that have ended.
     pub fn expire(&self, now_s: u64) {
         if u64::from(self.next_end_s.load(Ordering::Relaxed)) <= now_s {
-            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            let mut table = self.table.write();
             table.expire(now_s);
             self.publish(&table);
         }
@@ -269,7 +269,7 @@ impl Bans {
         if self.entries.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.table.read().unwrap_or_else(PoisonError::into_inner).judge(user, token, now_s)
+        self.table.read().judge(user, token, now_s)
     }
 
     /// The mark of a token, for checks now and later. `now_s`: when the client shows the token, Unix seconds.
@@ -281,19 +281,18 @@ impl Bans {
     /// Whether a ban can be added when at most `limit` bans are allowed: it replaces another one, or there is room.
     pub fn has_room(&self, ban: &Ban, limit: usize, now_s: u64) -> bool {
         self.expire(now_s);
-        self.entries.load(Ordering::Relaxed) < limit
-            || self.table.read().unwrap_or_else(PoisonError::into_inner).knows(ban)
+        self.entries.load(Ordering::Relaxed) < limit || self.table.read().knows(ban)
     }
 
     /// Whether a ban with the same key is in force.
     pub fn knows(&self, ban: &Ban, now_s: u64) -> bool {
         self.expire(now_s);
-        self.table.read().unwrap_or_else(PoisonError::into_inner).knows(ban)
+        self.table.read().knows(ban)
     }
 
     /// How many bans there are, by kind.
     pub fn counts(&self) -> BanCounts {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).counts()
+        self.table.read().counts()
     }
 
     pub(crate) fn count_refused(&self, refusal: BanRefusal) {

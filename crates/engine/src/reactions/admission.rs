@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{PoisonError, RwLock};
 
+use touchline_lock::SharedLock;
 use touchline_protocol::stream::ChannelName;
 
 /// The channels in which shards may accept reactions.
@@ -12,25 +12,25 @@ use touchline_protocol::stream::ChannelName;
 pub struct ReactionAdmission {
     is_full: AtomicBool,
     /// The channels that the node has room for while it is full.
-    known: RwLock<BTreeSet<ChannelName>>,
+    known: SharedLock<BTreeSet<ChannelName>>,
 }
 
 impl ReactionAdmission {
     /// Whether reactions in a channel may be accepted.
     pub fn admits(&self, channel: &str) -> bool {
-        !self.is_full.load(Relaxed) || self.known.read().unwrap_or_else(PoisonError::into_inner).contains(channel)
+        !self.is_full.load(Relaxed) || self.known.read().contains(channel)
     }
 
     /// Notes that the node is full and has room only for these channels.
     pub fn fill(&self, known: impl IntoIterator<Item = ChannelName>) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known.into_iter().collect();
+        *self.known.write() = known.into_iter().collect();
         self.is_full.store(true, Relaxed);
     }
 
     /// Notes that the node has room again.
     pub fn open(&self) {
         if self.is_full.swap(false, Relaxed) {
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = BTreeSet::new();
+            *self.known.write() = BTreeSet::new();
         }
     }
 

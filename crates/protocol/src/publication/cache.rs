@@ -1,14 +1,13 @@
 //! A cache for the encodings of one push. Each encoding is made when the first client needs it.
 
-use std::sync::{Mutex, PoisonError};
-
 use bytes::Bytes;
+use touchline_lock::Lock;
 
 use crate::wire::Wire;
 
 /// The encodings that have been made so far.
 #[derive(Debug, Default)]
-pub(super) struct EncodingCache(Mutex<Vec<(EncodingKey, Bytes)>>);
+pub(super) struct EncodingCache(Lock<Vec<(EncodingKey, Bytes)>>);
 
 /// Identifies one encoding of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +37,12 @@ impl EncodingCache {
         let found = |forms: &Vec<(EncodingKey, Bytes)>| {
             forms.iter().find(|(made, _)| *made == form).map(|(_, bytes)| bytes.clone())
         };
-        if let Some(bytes) = found(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(bytes) = found(&self.0.lock()) {
             return bytes;
         }
         // Two shards may make the same encoding at the same time. That is better than letting one wait.
         let bytes = make();
-        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.0.lock();
         if let Some(bytes) = found(&forms) {
             return bytes;
         }

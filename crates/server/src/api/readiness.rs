@@ -1,6 +1,5 @@
 //! The probes: whether the node can serve, and whether its event loops run.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -96,7 +95,7 @@ fn information(node: &Node) -> serde_json::Map<String, serde_json::Value> {
         // Clients are served in spite of this, and another node would not do better.
         information.insert("consumers_stuck".to_owned(), stuck.into());
     }
-    let others = node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner);
+    let others = node.nodes_with_other_facts.lock();
     if !others.is_empty() {
         // Nodes differ while the place of the bans is changed one after the other. Each of them can serve.
         let nodes: Vec<&str> = others.iter().map(|node| &**node).collect();

@@ -3,14 +3,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use tokio::sync::Notify;
 use touchline_clock::Clock;
 use touchline_config::ClientTlsSettings;
+use touchline_lock::{Lock, SharedLock};
 
 use super::jwk::ParsedSet;
 use super::key::VerificationKey;
@@ -48,8 +49,8 @@ pub(crate) struct KeySet {
     pub(super) clock: Clock,
     pub(crate) counts: FetchCounts,
     tls: ClientTlsSettings,
-    fetched: RwLock<Arc<FetchedKeys>>,
-    doubts: Mutex<Doubts>,
+    fetched: SharedLock<Arc<FetchedKeys>>,
+    doubts: Lock<Doubts>,
     hasher: RandomState,
     /// A task fetches the set repeatedly.
     pub(super) is_followed: AtomicBool,
@@ -108,7 +109,7 @@ impl Doubts {
 impl KeySet {
     /// Whether a fetch has ever succeeded.
     pub(crate) fn was_fetched(&self) -> bool {
-        self.fetched.read().unwrap_or_else(PoisonError::into_inner).began.is_some()
+        self.fetched.read().began.is_some()
     }
 
     /// Returns the keys with a `kid`; None = unknown, because no fetch has succeeded for too long.
@@ -117,7 +118,7 @@ impl KeySet {
     }
 
     fn find_at<'k>(&self, kid: &'k str, now: Instant) -> Option<Found<'k>> {
-        let fetched = Arc::clone(&self.fetched.read().unwrap_or_else(PoisonError::into_inner));
+        let fetched = Arc::clone(&self.fetched.read());
         let began = fetched.began.filter(|began| now.saturating_duration_since(*began) < STALE_MAX)?;
         Some(Found { fetched, began, kid })
     }
@@ -132,7 +133,7 @@ impl KeySet {
         if !self.is_followed.load(Relaxed) {
             return true;
         }
-        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doubts = self.doubts.lock();
         let before = doubts.shown_before(self.hasher.hash_one(token), now);
         drop(doubts);
         // A key may appear later than the tokens that it has signed. In that case the next attempt succeeds.
@@ -147,8 +148,7 @@ impl KeySet {
         self.counts.succeeded.fetch_add(1, Relaxed);
         self.counts.keys.store(set.len() as u64, Relaxed);
         self.counts.skipped.store(set.skipped as u64, Relaxed);
-        *self.fetched.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(FetchedKeys { set, began: Some(began) });
+        *self.fetched.write() = Arc::new(FetchedKeys { set, began: Some(began) });
     }
 
     /// Returns the address without query string, for logs.
@@ -230,8 +230,8 @@ impl KeySets {
             clock: self.clock.clone(),
             counts: FetchCounts::default(),
             tls: row.tls.clone(),
-            fetched: RwLock::default(),
-            doubts: Mutex::default(),
+            fetched: SharedLock::default(),
+            doubts: Lock::default(),
             hasher: RandomState::new(),
             is_followed: AtomicBool::new(false),
             wanted: Notify::new(),
@@ -397,7 +397,7 @@ mod tests {
             let token = format!("x{number}");
             assert_eq!(told(&set, "x", &token, start + Duration::from_secs(20)), "asked");
         }
-        let doubts = set.doubts.lock().expect("nobody panics");
+        let doubts = set.doubts.lock();
         assert_eq!((doubts.since.len(), doubts.order.len()), (DOUBTS_MAX, DOUBTS_MAX));
     }
 }

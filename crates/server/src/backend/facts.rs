@@ -1,6 +1,6 @@
 //! Shared facts: where a node keeps them, and what it does when they change. All of them are bans.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use touchline_config::Settings;
 use touchline_engine::bans::{BanKnowledge, BanScope, Bans};
@@ -60,7 +60,7 @@ pub(crate) fn note_other_places(node: &Node, nodes: Vec<Arc<str>>) {
              nodes the same store.primary.url"
         );
     }
-    *node.nodes_with_other_facts.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+    *node.nodes_with_other_facts.lock() = nodes;
 }
 
 /// Applies an event of the backend, and ends the connections that the bans affect.
@@ -68,7 +68,7 @@ pub(crate) fn apply(node: &Node, event: FactsEvent) {
     let bans = &node.generation().session.bans;
     let now_s = node.clock.now_ms() / 1_000;
     // One event at a time, so that the shards are notified in the order in which the bans change.
-    let mut known = node.facts_known.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = node.facts_known.lock();
     let before = bans.knowledge();
     let keeps_names = FactBackend::of(&node.generation().settings) != FactBackend::Primary;
     let scope = match event {

@@ -1,7 +1,7 @@
 //! How a node joins a cluster, and how it handles the events of the cluster.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use touchline_cluster::{Cluster, ClusterEvent, Joining, StreamSettings, join as join_cluster};
@@ -163,7 +163,7 @@ fn note_other_configuration(node: &Node, nodes: Vec<Arc<str>>) {
              old one"
         );
     }
-    *node.nodes_with_other_configuration.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+    *node.nodes_with_other_configuration.lock() = nodes;
 }
 
 /// Sends a message to the thread that reports events, if it runs.

@@ -1,10 +1,10 @@
 //! The newest changes on a node, with their authors.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use touchline_lock::Lock;
 
 /// The most entries that are kept.
 const ENTRIES_MAX: usize = 1_000;
@@ -33,7 +33,7 @@ pub(crate) struct Activity {
 
 /// The newest changes, up to [`ENTRIES_MAX`].
 #[derive(Debug, Default)]
-pub(crate) struct ActivityLog(Mutex<VecDeque<Activity>>);
+pub(crate) struct ActivityLog(Lock<VecDeque<Activity>>);
 
 impl ActivityLog {
     /// Adds a change, and logs it.
@@ -43,7 +43,7 @@ impl ActivityLog {
         }
         let Activity { who, role, what, target, result, .. } = &activity;
         tracing::info!(target: "touchline::audit", who, role, what, target = ?target, result, "changed");
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if all.len() == ENTRIES_MAX {
             all.pop_front();
         }
@@ -53,13 +53,13 @@ impl ActivityLog {
     /// Removes a user from the entries about it. The entries stay, without a target.
     pub(crate) fn forget(&self, user: &str) {
         let shown = &user[..user.floor_char_boundary(TARGET_SHOWN_MAX)];
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.iter_mut().filter(|activity| activity.target == shown).for_each(|activity| activity.target.clear());
     }
 
     /// Returns the newest changes, the newest first.
     pub(crate) fn newest(&self, most: usize) -> Vec<Activity> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().take(most).cloned().collect()
+        self.0.lock().iter().rev().take(most).cloned().collect()
     }
 }
 

@@ -9,7 +9,8 @@ mod signed;
 mod throttle;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use touchline_lock::{Lock, LockGuard};
 
 pub(crate) use activity::{Activity, ActivityLog};
 pub(crate) use lost::AbsentNodes;
@@ -31,10 +32,10 @@ pub(crate) struct Watch {
 /// The state of the console of a node.
 #[derive(Debug, Default)]
 pub(crate) struct ConsoleState {
-    watch: Mutex<Watch>,
-    throttle: Mutex<LoginThrottle>,
+    watch: Lock<Watch>,
+    throttle: Lock<LoginThrottle>,
     pub(crate) activity: ActivityLog,
-    lost: Mutex<AbsentNodes>,
+    lost: Lock<AbsentNodes>,
     /// The number of live connections.
     pub(crate) live: AtomicUsize,
     /// When the console last asked for something, in Unix milliseconds.
@@ -43,13 +44,13 @@ pub(crate) struct ConsoleState {
 
 impl ConsoleState {
     /// Returns what the node watches of itself.
-    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn watch(&self) -> LockGuard<'_, Watch> {
+        self.watch.lock()
     }
 
     /// Returns the nodes that have gone without a goodbye.
-    pub(crate) fn lost(&self) -> MutexGuard<'_, AbsentNodes> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lost(&self) -> LockGuard<'_, AbsentNodes> {
+        self.lost.lock()
     }
 
     /// Notes that the console is in use.
@@ -63,7 +64,7 @@ impl ConsoleState {
     }
 
     /// Returns the limit of password attempts.
-    pub(crate) fn throttle(&self) -> MutexGuard<'_, LoginThrottle> {
-        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn throttle(&self) -> LockGuard<'_, LoginThrottle> {
+        self.throttle.lock()
     }
 }

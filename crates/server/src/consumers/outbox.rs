@@ -1,9 +1,10 @@
 //! Consumers of an outbox in PostgreSQL.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use touchline_lock::Lock;
 use touchline_store::outbox::{
     ClaimedRows, HandledRows, OutboxLag, OutboxReport, OutboxRow, RowHandler, RowOutcome, RowsHandled,
 };
@@ -30,7 +31,7 @@ pub(super) struct OutboxConsumer {
 struct PartitionState {
     mode: ExactMode,
     /// The rows that have failed. Only the loop of the partition uses them.
-    retried: Mutex<RetriedHeads>,
+    retried: Lock<RetriedHeads>,
 }
 
 impl OutboxConsumer {
@@ -51,11 +52,11 @@ impl OutboxConsumer {
         };
         let exact = ExactRows { consumer: name, mode, claim, ids };
         let resting: Vec<bool> = {
-            let (retried, now) = (retried.lock().unwrap_or_else(PoisonError::into_inner), self.node.clock.time().now());
+            let (retried, now) = (retried.lock(), self.node.clock.time().now());
             rows.iter().map(|row| retried.rests(row.id as u64, now)).collect()
         };
         let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, Some(&exact)).await;
-        let mut retried = retried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retried = retried.lock();
         let (now, turn) = (self.node.clock.time().now(), rows.iter().map(|row| row.id as u64).zip(&outcomes));
         retried.settle(turn, now, || fastrand::u64(..));
         self.told.retrying(Some(partition), retried.told());
@@ -66,7 +67,7 @@ impl OutboxConsumer {
     /// Forgets which rows of a partition have failed: they are gone, or they belong to another node.
     fn forget(&self, partition: u32) {
         if let Some(state) = self.partitions.get(partition as usize) {
-            *state.retried.lock().unwrap_or_else(PoisonError::into_inner) = RetriedHeads::default();
+            *state.retried.lock() = RetriedHeads::default();
             self.told.retrying(Some(partition), None);
         }
     }

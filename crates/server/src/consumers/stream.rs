@@ -1,13 +1,14 @@
 //! Consumers of a stream in JetStream.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use touchline_cluster::consumer::{
     HandledMessages, MessageHandler, MessageOutcome, MessagesHandled, StreamMessage, StreamReport,
 };
 use touchline_config::JetStreamSettings;
+use touchline_lock::Lock;
 
 use super::command::AskedCommand;
 use super::execution::carry_out;
@@ -30,7 +31,7 @@ pub(super) struct StreamCommands {
     told: Told,
     settings: JetStreamSettings,
     /// What is known of its messages. Only the loop of the consumer uses it.
-    state: Mutex<MessagesState>,
+    state: Lock<MessagesState>,
 }
 
 /// What is known of the messages of a stream.
@@ -69,13 +70,13 @@ impl CommandChanges {
 
 impl StreamCommands {
     pub(super) fn new(node: Arc<Node>, told: Told, settings: JetStreamSettings) -> Self {
-        StreamCommands { node, told, settings, state: Mutex::default() }
+        StreamCommands { node, told, settings, state: Lock::default() }
     }
 
     async fn carry_out(&self, messages: Vec<StreamMessage>) -> HandledMessages {
         let (mut entries, mut changes, mut resting) = (Vec::new(), Vec::new(), Vec::new());
         {
-            let (state, now) = (self.state(), self.node.clock.time().now());
+            let (state, now) = (self.state.lock(), self.node.clock.time().now());
             for message in &messages {
                 let mut command = self.asked(message).traced_by(&message.headers);
                 changes.push(CommandChanges::of(&command));
@@ -96,7 +97,7 @@ impl StreamCommands {
             (self.told.metrics.name(), self.node.generation().session.namespaces.settings().idempotency_key_max_length);
         let key_of = |index: usize| entry_key::of_message(name, &messages[index], longest);
         let outcomes = carry_out(&self.node, entries, |index| resting[index], &key_of, None).await;
-        let (mut state, now) = (self.state(), self.node.clock.time().now());
+        let (mut state, now) = (self.state.lock(), self.node.clock.time().now());
         let turn = messages.iter().map(|message| message.sequence).zip(&outcomes);
         state.retried.settle(turn, now, || fastrand::u64(..));
         self.told.retrying(None, state.retried.told());
@@ -115,7 +116,7 @@ impl StreamCommands {
     /// Reports that messages are delivered and have no outcome. The NATS client library silently drops messages whose
     /// headers are malformed.
     fn tell_standstill(&self, floor: u64, unsettled: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let stands = unsettled > 0 && state.retried.told().is_none();
         match state.standstill {
             Some(Standstill { at, since, is_told: false }) if stands && at == floor => {
@@ -140,10 +141,6 @@ impl StreamCommands {
                 }
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, MessagesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the command of a message.
@@ -199,14 +196,14 @@ impl MessageHandler for StreamCommands {
             StreamReport::Failing(cause) => {
                 self.told.failing(None, &cause);
                 // Messages that were kept belong to JetStream again.
-                self.state().retried = RetriedHeads::default();
+                self.state.lock().retried = RetriedHeads::default();
                 self.told.retrying(None, None);
             }
             StreamReport::Working => self.told.working(None),
             StreamReport::Lag { waiting, oldest, floor, unsettled } => {
                 self.told.metrics.waiting.store(waiting, Relaxed);
                 self.told.metrics.oldest_ms.store(oldest.as_millis() as u64, Relaxed);
-                self.state().marks.forget(floor);
+                self.state.lock().marks.forget(floor);
                 self.tell_standstill(floor, unsettled);
             }
         }

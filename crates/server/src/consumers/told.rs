@@ -1,8 +1,10 @@
 //! The log lines about a consumer. Entries that are put aside or passed over get a limited number of lines a minute. An
 //! outage gets one line for each cause.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use touchline_lock::Lock;
 
 use crate::runtime::consumer_metrics::{CommandFate, ConsumerMetrics, ConsumerPart, RetriedEntries};
 
@@ -14,12 +16,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(super) struct Told {
     pub(super) metrics: Arc<ConsumerMetrics>,
     /// When the minute began, and the number of lines in it.
-    lines: Mutex<(Instant, u32)>,
+    lines: Lock<(Instant, u32)>,
 }
 
 impl Told {
     pub(super) fn new(metrics: Arc<ConsumerMetrics>) -> Self {
-        let lines = Mutex::new((metrics.clock.now(), 0));
+        let lines = Lock::new((metrics.clock.now(), 0));
         Told { metrics, lines }
     }
 
@@ -81,7 +83,7 @@ impl Told {
     }
 
     fn has_line(&self) -> bool {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if self.metrics.clock.since(lines.0) >= MINUTE {
             *lines = (self.metrics.clock.now(), 0);
         }

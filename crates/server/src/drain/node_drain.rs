@@ -1,10 +1,10 @@
 //! The state of a node's drain that all its threads share.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use touchline_cluster::ClusterRoom;
+use touchline_lock::{Lock, LockGuard};
 
 use super::connect_cost::ConnectCost;
 use super::plan::DrainForecast;
@@ -20,10 +20,10 @@ pub(crate) struct NodeDrain {
     /// The part of its clients that each shard must have asked to leave, as a part of [`WHOLE`].
     part: AtomicU64,
     /// The forecast of the drain under way; None = no drain is under way.
-    forecast: Mutex<Option<DrainForecast>>,
+    forecast: Lock<Option<DrainForecast>>,
     /// The room of the other nodes, and the room of those that were last in sight.
-    room: Mutex<(ClusterRoom, ClusterRoom)>,
-    cost: Mutex<ConnectCost>,
+    room: Lock<(ClusterRoom, ClusterRoom)>,
+    cost: Lock<ConnectCost>,
     /// The time of the next check whether clients connect, in microseconds of the node's clock.
     look_us: AtomicU64,
     /// The last rate that the node has reported to the others, in clients a second; 0 = it has reported none.
@@ -36,9 +36,9 @@ impl NodeDrain {
         NodeDrain {
             begun: watch::Sender::new(false),
             part: AtomicU64::new(0),
-            forecast: Mutex::default(),
-            room: Mutex::default(),
-            cost: Mutex::new(ConnectCost::new(processors)),
+            forecast: Lock::default(),
+            room: Lock::default(),
+            cost: Lock::new(ConnectCost::new(processors)),
             look_us: AtomicU64::new(0),
             reported_rate: AtomicU32::new(0),
         }
@@ -67,28 +67,28 @@ impl NodeDrain {
     /// Sets the progress of the drain: `part` of the clients, 0 to 1, and the forecast.
     pub(crate) fn set_progress(&self, part: f64, forecast: DrainForecast) {
         self.part.store((part * WHOLE) as u64, Relaxed);
-        *self.forecast.lock().unwrap_or_else(PoisonError::into_inner) = Some(forecast);
+        *self.forecast.lock() = Some(forecast);
     }
 
     /// Returns the forecast of the drain under way; None = no drain is under way.
     pub(crate) fn forecast(&self) -> Option<DrainForecast> {
-        *self.forecast.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.forecast.lock()
     }
 
     /// Returns the room of the other nodes, and the room of those that were last in sight.
     pub(crate) fn room(&self) -> (ClusterRoom, ClusterRoom) {
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.room.lock()
     }
 
     /// Sets the room of the other nodes.
     pub(crate) fn set_room(&self, room: ClusterRoom) {
-        let mut known = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.room.lock();
         *known = (room, if room.is_none() { known.1 } else { room });
     }
 
     /// Returns the cost of clients on this node.
-    pub(crate) fn cost(&self) -> MutexGuard<'_, ConnectCost> {
-        self.cost.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn cost(&self) -> LockGuard<'_, ConnectCost> {
+        self.cost.lock()
     }
 
     /// Whether a check for connecting clients is due, once a second. Only one thread asks.

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use touchline_engine::limit::AddressKey;
+use touchline_lock::Lock;
 
 /// What the node knows of a client that it has admitted.
 #[derive(Debug)]
@@ -83,22 +84,18 @@ fn bounds(limit: usize, burst_us: u64, now_us: u64) -> (u64, u64) {
 /// The number of connections of each address. Only addresses that have connections are in it.
 #[derive(Debug, Default)]
 pub(crate) struct AddressSlots {
-    taken: Mutex<HashMap<IpAddr, usize>>,
+    taken: Lock<HashMap<IpAddr, usize>>,
 }
 
 impl AddressSlots {
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<AddressSlot> {
         let address = whole_network(address);
-        let mut all = self.lock();
+        let mut all = self.taken.lock();
         let taken = all.entry(address).or_default();
         (*taken < limit).then(|| {
             *taken += 1;
             AddressSlot { places: Arc::clone(self), address }
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,7 +115,7 @@ impl AddressSlot {
 
 impl Drop for AddressSlot {
     fn drop(&mut self) {
-        let mut all = self.places.lock();
+        let mut all = self.places.taken.lock();
         if let Some(taken) = all.get_mut(&self.address) {
             *taken -= 1;
             if *taken == 0 {
@@ -169,7 +166,7 @@ mod tests {
         let third = places.take(ip("203.0.113.1"), 2);
         assert!(third.is_some());
         drop((second, third));
-        assert!(places.lock().is_empty(), "nothing is kept of clients that are gone");
+        assert!(places.taken.lock().is_empty(), "nothing is kept of clients that are gone");
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper_util::client::legacy::connect::dns::Name;
 use tokio::sync::watch;
+use touchline_lock::Lock;
 use tower_service::Service;
 
 /// The addresses that a look-up has found, or the error of the system.
@@ -26,7 +27,7 @@ type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub(crate) struct Resolver {
     look_up: Arc<LookUp>,
     /// The look-ups under way, by name.
-    under_way: Arc<Mutex<HashMap<Name, watch::Receiver<Option<LookedUp>>>>>,
+    under_way: Arc<Lock<HashMap<Name, watch::Receiver<Option<LookedUp>>>>>,
 }
 
 impl Resolver {
@@ -41,7 +42,7 @@ impl Resolver {
 
     /// Joins the look-up of a name that is under way. If there is none, one begins.
     fn join(&self, name: Name) -> watch::Receiver<Option<LookedUp>> {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock();
         if let Some(found) = under_way.get(&name) {
             return found.clone();
         }
@@ -51,7 +52,7 @@ impl Resolver {
         tokio::task::spawn_blocking(move || {
             let addresses = (resolver.look_up)(name.as_str());
             // Callers that ask from now on start another look-up.
-            resolver.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+            resolver.under_way.lock().remove(&name);
             told.send_replace(Some(addresses.map(Arc::from).map_err(|error| error.to_string().into())));
         });
         found
@@ -82,8 +83,8 @@ impl Service<Name> for Resolver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Condvar;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::{Condvar, Mutex};
 
     use super::*;
 
@@ -140,6 +141,6 @@ mod tests {
         // An answer is not kept for later callers.
         assert_eq!(resolver.call(name("slow")).await.expect("it is known").len(), 1);
         assert_eq!(system.begun.load(SeqCst), 4);
-        assert!(resolver.under_way.lock().expect("no thread panics with it").is_empty());
+        assert!(resolver.under_way.lock().is_empty());
     }
 }

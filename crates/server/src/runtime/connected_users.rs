@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
+use touchline_lock::Lock;
 
 /// The number of parts of the table. Each part has a lock, so that shards seldom wait for each other.
 const PARTS: usize = 1_024;
@@ -15,14 +15,14 @@ const PARTS: usize = 1_024;
 pub(crate) struct ConnectedUsers {
     hasher: RandomState,
     /// One entry for each user and shard.
-    parts: Box<[Mutex<HashTable<u32>>]>,
+    parts: Box<[Lock<HashTable<u32>>]>,
     users: AtomicU64,
 }
 
 impl ConnectedUsers {
     pub(crate) fn new(shards: usize) -> Self {
         let parts = if shards > 1 { PARTS } else { 0 };
-        let parts = std::iter::repeat_with(Mutex::default).take(parts).collect();
+        let parts = std::iter::repeat_with(Lock::default).take(parts).collect();
         ConnectedUsers { hasher: RandomState::new(), parts, users: AtomicU64::new(0) }
     }
 
@@ -61,7 +61,7 @@ impl ConnectedUsers {
         }
         let hash = self.hasher.hash_one(user);
         let part = &self.parts[hash as usize % PARTS];
-        Some(change(&mut part.lock().unwrap_or_else(PoisonError::into_inner), (hash >> 32) as u32))
+        Some(change(&mut part.lock(), (hash >> 32) as u32))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The state of the consumers: what they have carried out, what waits, and since when a part makes no progress.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use touchline_clock::Clock;
 use touchline_config::NamedConsumer;
+use touchline_lock::Lock;
 
 /// A part of a consumer that has failed for this long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -79,9 +80,9 @@ pub(crate) struct ConsumerMetrics {
     /// Rows in partitions that no node reads.
     pub(crate) unread: AtomicU64,
     /// The partitions whose state this node knows, and whether it serves each of them.
-    held: Mutex<BTreeMap<u32, bool>>,
-    outages: Mutex<BTreeMap<ConsumerPart, PartOutage>>,
-    retried: Mutex<BTreeMap<ConsumerPart, RetriedEntries>>,
+    held: Lock<BTreeMap<u32, bool>>,
+    outages: Lock<BTreeMap<ConsumerPart, PartOutage>>,
+    retried: Lock<BTreeMap<ConsumerPart, RetriedEntries>>,
 }
 
 impl ConsumerMetrics {
@@ -114,7 +115,7 @@ impl ConsumerMetrics {
 
     /// Notes that a part fails. True = this cause was not logged in this outage.
     pub(crate) fn fail(&self, part: ConsumerPart, cause: &str) -> bool {
-        let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = self.outages.lock();
         if let Some(outage) = outages.get_mut(&part) {
             let is_new = outage.told != cause;
             if is_new {
@@ -128,13 +129,13 @@ impl ConsumerMetrics {
 
     /// Notes that a part works. True = it had failed before.
     pub(crate) fn work(&self, part: ConsumerPart) -> bool {
-        self.outages.lock().unwrap_or_else(PoisonError::into_inner).remove(&part).is_some()
+        self.outages.lock().remove(&part).is_some()
     }
 
     /// Notes which entries of a part have failed and are retried. True = the log should say it: the cause is new, or no
     /// entry is retried any more.
     pub(crate) fn retry(&self, part: ConsumerPart, entries: Option<RetriedEntries>) -> bool {
-        let mut retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retried = self.retried.lock();
         let Some(entries) = entries else { return retried.remove(&part).is_some() };
         let is_known = retried.get(&part).is_some_and(|known| known.cause == entries.cause);
         retried.insert(part, entries);
@@ -143,7 +144,7 @@ impl ConsumerMetrics {
 
     /// Notes whether this node serves a partition.
     pub(crate) fn hold(&self, partition: u32, is_held: bool) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(partition, is_held);
+        self.held.lock().insert(partition, is_held);
     }
 
     /// How far the consumer is behind.
@@ -158,20 +159,20 @@ impl ConsumerMetrics {
 
     /// Whether a part, or one of its entries, has failed for too long.
     pub(crate) fn is_stuck(&self) -> bool {
-        let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let outages = self.outages.lock();
         outages.values().any(|outage| self.clock.since(outage.since) >= STUCK_AFTER) || self.retried().1 >= STUCK_AFTER
     }
 
     /// How many entries have failed and are retried, and for how long the first of them has.
     fn retried(&self) -> (usize, Duration) {
-        let retried = self.retried.lock().unwrap_or_else(PoisonError::into_inner);
+        let retried = self.retried.lock();
         let oldest = retried.values().map(|entries| self.clock.since(entries.since)).max().unwrap_or_default();
         (retried.values().map(|entries| entries.number).sum(), oldest)
     }
 
     /// The number of partitions that this node serves.
     fn partitions(&self) -> usize {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|is_held| **is_held).count()
+        self.held.lock().values().filter(|is_held| **is_held).count()
     }
 
     fn gauges(&self) -> [(&'static str, &'static str, u64); 5] {

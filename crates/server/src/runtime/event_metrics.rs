@@ -1,7 +1,7 @@
 //! The metrics of events, by endpoint.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use touchline_engine::events::DeadReason;
+use touchline_lock::{Lock, SharedLock};
 
 use super::meters::{Counter, Gauge};
 
@@ -77,9 +78,9 @@ pub(crate) struct EndpointFigures {
 /// The metrics of events.
 #[derive(Debug, Default)]
 pub(crate) struct EventMetrics {
-    endpoints: RwLock<Vec<Arc<EndpointFigures>>>,
+    endpoints: SharedLock<Vec<Arc<EndpointFigures>>>,
     /// The ids of the nodes of the cluster that take no part in durable events.
-    pub(crate) silent_nodes: Mutex<Vec<String>>,
+    pub(crate) silent_nodes: Lock<Vec<String>>,
 }
 
 impl EventMetrics {
@@ -96,17 +97,17 @@ impl EventMetrics {
         let known = |name: &String| before.iter().find(|endpoint| endpoint.name == *name).cloned();
         let new = |name| Arc::new(EndpointFigures { name, ..EndpointFigures::default() });
         let endpoints = names.into_iter().map(|name| known(&name).unwrap_or_else(|| new(name))).collect();
-        *self.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
+        *self.endpoints.write() = endpoints;
     }
 
     /// The metrics of all endpoints, in the order of the settings.
     pub(crate) fn endpoints(&self) -> Vec<Arc<EndpointFigures>> {
-        self.endpoints.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.endpoints.read().clone()
     }
 
     /// The metrics of an endpoint; `None` = this node has no endpoint of this name.
     pub(crate) fn of_endpoint(&self, name: &str) -> Option<Arc<EndpointFigures>> {
-        let endpoints = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        let endpoints = self.endpoints.read();
         endpoints.iter().find(|endpoint| endpoint.name == name).cloned()
     }
 
@@ -116,13 +117,13 @@ impl EventMetrics {
     }
 
     fn named(&self, is_meant: impl Fn(&EndpointFigures) -> bool) -> Vec<String> {
-        let endpoints = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        let endpoints = self.endpoints.read();
         endpoints.iter().filter(|endpoint| is_meant(endpoint)).map(|endpoint| endpoint.name.clone()).collect()
     }
 
     /// The ids of the nodes of the cluster that take no part in durable events.
     pub(crate) fn silent(&self) -> Vec<String> {
-        self.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.silent_nodes.lock().clone()
     }
 
     /// The names of the endpoints that have refused all further events.

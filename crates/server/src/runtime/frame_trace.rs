@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use touchline_lock::Lock;
 use touchline_registry::OwnerId;
 
 /// How many traces a node has at a time.
@@ -161,7 +161,7 @@ impl FrameTrace {
 /// The frame traces of a node.
 #[derive(Debug, Default)]
 pub(crate) struct FrameTraces {
-    all: Mutex<Vec<FrameTrace>>,
+    all: Lock<Vec<FrameTrace>>,
     channels: AtomicUsize,
     clients: AtomicUsize,
 }
@@ -182,7 +182,7 @@ impl FrameTraces {
     /// # Errors
     /// [`TraceRefusal`] if there are too many traces, or the id belongs to another trace.
     pub(crate) fn ask(&self, question: TraceQuestion<'_>, now_ms: u64) -> Result<SeenFrames, TraceRefusal> {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         self.forget_old(&mut all, now_ms);
         if let Some(place) = all.iter().position(|trace| *trace.id == *question.id) {
             let trace = &mut all[place];
@@ -227,7 +227,7 @@ impl FrameTraces {
         follows: impl Fn(&TraceTarget) -> bool,
         frame: impl Fn(bool) -> TracedFrame,
     ) {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         self.forget_old(&mut all, now_ms);
         for trace in all.iter_mut().filter(|trace| !trace.is_over(now_ms) && follows(&trace.target)) {
             let has_payloads = trace.has_payloads;
@@ -237,13 +237,9 @@ impl FrameTraces {
 
     /// Whether a running trace has a target that `follows` selects.
     pub(crate) fn follow(&self, now_ms: u64, follows: impl Fn(&TraceTarget) -> bool) -> bool {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         self.forget_old(&mut all, now_ms);
         all.iter().any(|trace| !trace.is_over(now_ms) && follows(&trace.target))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<FrameTrace>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget_old(&self, all: &mut Vec<FrameTrace>, now_ms: u64) {

@@ -4,11 +4,12 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use touchline_config::{Settings, WrittenKey};
 use touchline_engine::session::SessionSettings;
+use touchline_lock::SharedLock;
 
 use super::consumer_metrics::ConsumerMetrics;
 use super::event_mailbox::EventWants;
@@ -86,7 +87,7 @@ pub(crate) fn set_generation_here(generation: &Arc<Generation>) {
 
 /// The newest generation of a node, and the number of its reloads.
 pub(crate) struct NewestGeneration {
-    newest: RwLock<Arc<Generation>>,
+    newest: SharedLock<Arc<Generation>>,
     /// The number of reloads so far.
     pub(crate) reloads: ReloadCounts,
 }
@@ -104,23 +105,23 @@ pub(crate) struct ReloadCounts {
 
 impl NewestGeneration {
     pub(crate) fn new(generation: Arc<Generation>) -> Self {
-        NewestGeneration { newest: RwLock::new(generation), reloads: ReloadCounts::default() }
+        NewestGeneration { newest: SharedLock::new(generation), reloads: ReloadCounts::default() }
     }
 
     /// Returns the newest generation. Shards may work with the one before it for some milliseconds more.
     pub(crate) fn get(&self) -> Arc<Generation> {
-        Arc::clone(&self.newest.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.newest.read())
     }
 
     /// The newest generation, to be changed before another thread has it; None = another thread has it.
     #[cfg(test)]
     pub(crate) fn get_mut(&mut self) -> Option<&mut Generation> {
-        Arc::get_mut(self.newest.get_mut().unwrap_or_else(PoisonError::into_inner))
+        Arc::get_mut(self.newest.get_mut())
     }
 
     /// Replaces the newest generation.
     pub(crate) fn set(&self, generation: Arc<Generation>) {
-        *self.newest.write().unwrap_or_else(PoisonError::into_inner) = generation;
+        *self.newest.write() = generation;
     }
 
     /// The generation with which this thread works: that of its shard, or the newest on other threads.

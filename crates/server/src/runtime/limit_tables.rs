@@ -2,13 +2,14 @@
 //! each. They are used only if a rate is switched on.
 
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use touchline_engine::limit::{
     AddressKey, BucketLevels, CommandCharge, CommandRules, DueTable, EscalationRules, FailedConnectRules, LimitLayer,
     LimitOutcome, LimitVerdict, LimitedCommand, RateLimitSettings, SharedLimits, Sharer,
 };
+use touchline_lock::Lock;
 use touchline_registry::HashSeed;
 
 use super::limit_metrics::{LimitCause, LimitMetrics, TableSizes};
@@ -27,13 +28,13 @@ const STRIPED_FROM: usize = 64 * STRIPES;
 /// A table in several parts, each with its own lock.
 struct Striped<V> {
     seed: HashSeed,
-    stripes: Vec<Mutex<DueTable<V>>>,
+    stripes: Vec<Lock<DueTable<V>>>,
 }
 
 impl<V: Default> Striped<V> {
     fn new(entries_max: usize, seed: HashSeed) -> Self {
         let stripes = if entries_max < STRIPED_FROM { 1 } else { STRIPES };
-        let part = || Mutex::new(DueTable::new(entries_max / stripes, seed));
+        let part = || Lock::new(DueTable::new(entries_max / stripes, seed));
         Striped { seed, stripes: std::iter::repeat_with(part).take(stripes).collect() }
     }
 
@@ -41,12 +42,12 @@ impl<V: Default> Striped<V> {
     fn with<T>(&self, key: u128, act: impl FnOnce(&mut DueTable<V>) -> T) -> T {
         // This is not the hash of the part's own table, so that each part uses all of its buckets.
         let stripe = self.seed.sip().hash_one(key) as usize % self.stripes.len();
-        act(&mut self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.stripes[stripe].lock())
     }
 
     /// Adds up a number over all parts.
     fn sum(&self, count: impl Fn(&DueTable<V>) -> usize) -> usize {
-        self.stripes.iter().map(|stripe| count(&stripe.lock().unwrap_or_else(PoisonError::into_inner))).sum()
+        self.stripes.iter().map(|stripe| count(&stripe.lock())).sum()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Open connections by client program, as clients name it when they connect; for metrics.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use touchline_lock::Lock;
 
 /// How many programs one shard counts separately; further ones count as `other`.
 const PROGRAMS_MAX: usize = 64;
@@ -15,12 +16,12 @@ pub(crate) type ProgramLabel = (Box<str>, Box<str>);
 
 /// Open connections by program. One thread at a time counts, and any thread reads.
 #[derive(Debug, Default)]
-pub(crate) struct Programs(Mutex<Vec<(ProgramLabel, u64)>>);
+pub(crate) struct Programs(Lock<Vec<(ProgramLabel, u64)>>);
 
 impl Programs {
     /// Counts a client that has named its program. Returns the number of the program.
     pub(crate) fn enter(&self, name: &str, version: &str) -> u8 {
-        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = self.0.lock();
         let label = (label_text(name), label_text(version));
         let index = match programs.iter().position(|(known, _)| *known == label) {
             Some(index) => index,
@@ -48,7 +49,7 @@ impl Programs {
 
     /// Subtracts a client that has disconnected. `number`: from [`Programs::enter`], or [`UNKNOWN`].
     pub(crate) fn leave(&self, number: u8) {
-        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = self.0.lock();
         if let Some((_, open)) = usize::from(number).checked_sub(1).and_then(|index| programs.get_mut(index)) {
             *open = open.saturating_sub(1);
         }
@@ -56,19 +57,19 @@ impl Programs {
 
     /// The name and version of a program; None = the client has not named it.
     pub(crate) fn label(&self, number: u8) -> Option<ProgramLabel> {
-        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let programs = self.0.lock();
         programs.get(usize::from(number).checked_sub(1)?).map(|(label, _)| label.clone())
     }
 
     /// The numbers of the programs whose name and version `fits` accepts.
     pub(crate) fn numbers(&self, fits: impl Fn(&str, &str) -> bool) -> Vec<u8> {
-        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let programs = self.0.lock();
         (1..).zip(programs.iter()).filter(|(_, ((name, version), _))| fits(name, version)).map(|(n, _)| n).collect()
     }
 
     /// Adds the open connections of this shard to `counts`.
     pub(crate) fn add_to(&self, counts: &mut BTreeMap<ProgramLabel, u64>) {
-        for (label, open) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (label, open) in self.0.lock().iter() {
             *counts.entry(label.clone()).or_default() += open;
         }
     }

@@ -2,8 +2,8 @@
 //! of time, so refused requests cannot fill a disk.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use touchline_lock::Lock;
 use touchline_registry::OwnerId;
 
 /// How many lines one cause may have in a window.
@@ -46,7 +46,7 @@ pub(crate) struct RefusalLine<'a> {
 pub(crate) struct RefusalLog {
     /// One entry for each cause and key so far. They are few: causes are fixed texts, and keys are those of the
     /// configuration.
-    windows: Mutex<Vec<Window>>,
+    windows: Lock<Vec<Window>>,
 }
 
 /// The refusals for one cause and key.
@@ -82,12 +82,12 @@ impl RefusalLog {
 
     /// The refusals since the start, by cause and key.
     pub(crate) fn counts(&self) -> Vec<RefusalCount> {
-        self.lock().iter().map(|window| window.counted.clone()).collect()
+        self.windows.lock().iter().map(|window| window.counted.clone()).collect()
     }
 
     /// Logs a refusal that [`RefusalLog::admits`] has admitted to the log.
     pub(crate) fn log(&self, refused: &RefusalLine<'_>, silent: Option<u64>) {
-        if let Some(window) = find(&mut self.lock(), refused.cause, refused.key) {
+        if let Some(window) = find(&mut self.windows.lock(), refused.cause, refused.key) {
             let channel = &refused.channel[..refused.channel.floor_char_boundary(ORIGIN_SHOWN_MAX)];
             window.counted.said = (refused.code, channel.into(), refused.operation.into());
         }
@@ -121,7 +121,7 @@ impl RefusalLog {
 
     /// The same as [`RefusalLog::admits`], with 0 where all refusals since the last line were logged.
     fn take(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<u64> {
-        let mut windows = self.lock();
+        let mut windows = self.windows.lock();
         let Some(window) = find(&mut windows, cause, key) else {
             let said = (0, Box::default(), Box::default());
             let counted = RefusalCount { cause, key: key.into(), count: 1, last_ms: now_ms, said };
@@ -138,10 +138,6 @@ impl RefusalLog {
         }
         window.lines += 1;
         Some(std::mem::take(&mut window.silent))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Window>> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,7 +18,7 @@ pub struct ReadSettings {
 
 /// A source of a server's settings, from which every reload reads them.
 pub trait SettingsSource: Send + Sync + 'static {
-    /// Reads and checks the settings, as for a start.
+    /// Reads and checks the settings, as for a start. A panic in a reload ends the process.
     ///
     /// # Errors
     /// All faults, one line each, without secrets.

@@ -9,10 +9,9 @@
 //! This file knows neither shards nor messages. `tests/inline_runs` compiles it as it is, with another `sync`, and
 //! tries all orders of its steps.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Notify, SPINS_MAX, TryLockError, fence, spin_loop};
+use super::sync::{AtomicBool, AtomicUsize, Lock, LockGuard, Notify, SPINS_MAX, fence, spin_loop};
 
 /// How many times an inline runner rechecks the mailbox: a publication that the home has appended comes back as a
 /// delivery.
@@ -28,7 +27,7 @@ pub(crate) struct RunLock<R> {
     /// Wakes the value's own thread.
     pub(crate) waker: Notify,
     /// None before the value's own thread has started and after it has ended.
-    runnable: Mutex<Option<R>>,
+    runnable: Lock<Option<R>>,
 }
 
 impl<R> RunLock<R> {
@@ -38,18 +37,20 @@ impl<R> RunLock<R> {
             waiting: AtomicUsize::new(0),
             is_wanted: AtomicBool::new(false),
             waker: Notify::new(),
-            runnable: Mutex::new(None),
+            runnable: Lock::new(None),
         }
     }
 
-    /// Puts the value behind the lock: from now on its own thread and inline runners may run it.
+    /// Puts the value behind the lock: from now on its own thread and inline runners may run it. Waits for the end of
+    /// the run under way.
     pub(crate) fn install(&self, runnable: R) {
-        *self.lock() = Some(runnable);
+        *self.runnable.lock() = Some(runnable);
     }
 
-    /// Takes the value out because it ends. None = it has been taken out before.
+    /// Takes the value out because it ends. Waits for the end of the run under way. None = it has been taken out
+    /// before.
     pub(crate) fn clear(&self) -> Option<R> {
-        self.lock().take()
+        self.runnable.lock().take()
     }
 
     /// Counts a message, then puts it into the mailbox. The caller must then call [`RunLock::wake`] or
@@ -67,7 +68,7 @@ impl<R> RunLock<R> {
 
     /// Wakes the value's own thread if messages wait and no thread runs the value.
     pub(crate) fn wake(&self) {
-        if self.has_messages() && self.try_lock().is_some() {
+        if self.has_messages() && self.runnable.try_lock().is_some() {
             self.waker.notify_one();
         }
     }
@@ -77,7 +78,7 @@ impl<R> RunLock<R> {
     pub(crate) fn run_inline(&self, mut turn: impl FnMut(&mut R) -> bool) {
         fence(SeqCst);
         for _ in 0..INLINE_RECHECKS_MAX {
-            let Some(mut guard) = self.try_lock() else { return };
+            let Some(mut guard) = self.runnable.try_lock() else { return };
             let Some(runnable) = guard.as_mut() else { return };
             let has_work = turn(runnable);
             drop(guard);
@@ -97,7 +98,7 @@ impl<R> RunLock<R> {
     /// Runs one turn on the value's own thread. `turn` and this function return whether more work is due at once. None
     /// = another thread holds the lock, and wakes this thread after it has released the lock.
     pub(crate) fn run(&self, turn: impl FnOnce(&mut R) -> bool) -> Option<bool> {
-        let mut guard = self.try_lock().or_else(|| self.spin_then_try_take())?;
+        let mut guard = self.runnable.try_lock().or_else(|| self.spin_then_try_take())?;
         let Some(runnable) = guard.as_mut() else { return Some(false) };
         let has_work = turn(runnable);
         drop(guard);
@@ -105,35 +106,22 @@ impl<R> RunLock<R> {
     }
 
     /// Tries the lock some more times: an inline run usually ends sooner than a thread sleeps and wakes.
-    fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<R>>> {
+    fn spin_then_try_take(&self) -> Option<LockGuard<'_, Option<R>>> {
         for _ in 0..SPINS_MAX {
             spin_loop();
-            if let Some(guard) = self.try_lock() {
+            if let Some(guard) = self.runnable.try_lock() {
                 return Some(guard);
             }
         }
         self.is_wanted.store(true, Relaxed);
         fence(SeqCst);
         // A holder that released the lock before the store above did not see the flag; try once more.
-        self.try_lock()
+        self.runnable.try_lock()
     }
 
     /// Whether messages wait, including those of senders that found the lock taken.
     fn has_messages(&self) -> bool {
         fence(SeqCst);
         self.waiting.load(Relaxed) > 0
-    }
-
-    /// Takes the lock. If an inline run is under way, it waits for its end.
-    fn lock(&self) -> MutexGuard<'_, Option<R>> {
-        self.runnable.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, Option<R>>> {
-        match self.runnable.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 }

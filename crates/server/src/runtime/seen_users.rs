@@ -2,13 +2,14 @@
 //! that are not written yet. Without one, they are all that the node knows.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+use touchline_lock::Lock;
 use touchline_store::SeenUser;
 
 use super::meters::{Counter, gauge};
@@ -22,7 +23,7 @@ const SEEN_USERS_MAX: usize = 100_000;
 pub(crate) struct SeenUsers {
     /// Whether the times are written to the primary database.
     pub(crate) is_written: bool,
-    table: Mutex<SeenTable>,
+    table: Lock<SeenTable>,
     is_writing: AtomicBool,
     counts: SeenCounts,
 }
@@ -39,19 +40,15 @@ impl SeenUsers {
     pub(crate) fn new(is_written: bool) -> Self {
         SeenUsers {
             is_written,
-            table: Mutex::new(SeenTable::new(SEEN_USERS_MAX, !is_written)),
+            table: Lock::new(SeenTable::new(SEEN_USERS_MAX, !is_written)),
             is_writing: AtomicBool::new(false),
             counts: SeenCounts::default(),
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, SeenTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that users are or were connected at a time, in Unix seconds.
     pub(crate) fn note<'u>(&self, users: impl IntoIterator<Item = &'u str>, now_s: u64) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let dropped = users.into_iter().filter(|user| SeenUser::is_kept(user) && !table.note(user, now_s)).count();
         drop(table);
         self.counts.dropped.add_shared(dropped as u64);
@@ -60,26 +57,26 @@ impl SeenUsers {
     /// Whether so few users wait to be written that users that stay connected may be noted. Half of the room is
     /// reserved for users that disconnect.
     pub(crate) fn has_room_for_staying(&self) -> bool {
-        self.table().by_user.len() < SEEN_USERS_MAX / 2
+        self.table.lock().by_user.len() < SEEN_USERS_MAX / 2
     }
 
     /// When users were connected last, in Unix seconds, in the order of `users`. None = this node does not hold it.
     pub(crate) fn held(&self, users: &[Box<str>]) -> Vec<Option<u64>> {
-        let table = self.table();
+        let table = self.table.lock();
         users.iter().map(|user| table.by_user.get(&**user).map(|(_, seen_s)| *seen_s)).collect()
     }
 
     /// Begins to write the oldest entries, at most `rows_max`. None = nothing waits, or a write is under way. The
     /// caller must call [`Self::end_write`] afterwards.
     pub(crate) fn begin_write(&self, rows_max: usize) -> Option<Vec<SeenUser>> {
-        let rows = self.table().oldest(rows_max);
+        let rows = self.table.lock().oldest(rows_max);
         (!rows.is_empty() && !self.is_writing.swap(true, Ordering::AcqRel)).then_some(rows)
     }
 
     /// Ends a write. Entries that could not be written wait for the next write.
     pub(crate) fn end_write(&self, rows: &[SeenUser], is_done: bool) {
         if is_done {
-            self.table().remove(rows);
+            self.table.lock().remove(rows);
             self.counts.written.add_shared(rows.len() as u64);
         } else {
             self.counts.failed.add_shared(1);
@@ -90,12 +87,12 @@ impl SeenUsers {
     /// Forgets when a user was connected last. Returns whether this node held it. A write that is under way may still
     /// write it.
     pub(crate) fn forget(&self, user: &str) -> bool {
-        self.table().take(user)
+        self.table.lock().take(user)
     }
 
     /// Forgets some of the users that were not seen after a time, in Unix seconds.
     pub(crate) fn expire(&self, after_s: u64) {
-        self.table().expire(after_s);
+        self.table.lock().expire(after_s);
     }
 }
 
@@ -187,7 +184,7 @@ impl SeenCollector {
     /// Collects the metrics of a node's users.
     pub(crate) fn of(seen: &SeenUsers) -> Self {
         let SeenCounts { written, failed, dropped } = &seen.counts;
-        let held = seen.table().by_user.len();
+        let held = seen.table.lock().by_user.len();
         SeenCollector { held, written: written.get(), failed: failed.get(), dropped: dropped.get() }
     }
 }

@@ -1,13 +1,14 @@
 //! What sessions have done, by method, code and namespace.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use touchline_engine::session::{CommandMethod, SessionCount, SubscribeOutcome};
 use touchline_engine::{NamespaceIndex, Namespaces};
+use touchline_lock::Lock;
 use touchline_protocol::Unsubscribe;
 
 use super::code_counts::{CodeCounts, CodeKind, encode_codes};
@@ -64,7 +65,7 @@ pub(crate) struct SessionMetrics {
     unsubscribes: CodeCounts,
     recovered_publications: Amounts,
     /// The counters by namespace since the node started. A namespace that a reload removes keeps its counts.
-    namespaces: Mutex<BTreeMap<Box<str>, Arc<NamespaceCounts>>>,
+    namespaces: Lock<BTreeMap<Box<str>, Arc<NamespaceCounts>>>,
 }
 
 impl Default for SessionMetrics {
@@ -74,7 +75,7 @@ impl Default for SessionMetrics {
             errors: std::array::from_fn(|_| CodeCounts::of(CodeKind::Errors)),
             unsubscribes: CodeCounts::of(CodeKind::Unsubscribes),
             recovered_publications: Amounts::default(),
-            namespaces: Mutex::default(),
+            namespaces: Lock::default(),
         }
     }
 }
@@ -82,7 +83,7 @@ impl Default for SessionMetrics {
 impl SessionMetrics {
     /// The counters of the namespaces of a configuration.
     pub(crate) fn numbered(&self, namespaces: &Namespaces) -> NumberedNamespaces {
-        let mut known = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.namespaces.lock();
         let names: Vec<&str> = namespaces.names().collect();
         let other = names.last().copied().unwrap_or_default();
         let of_name = |name: &&str| {
@@ -132,7 +133,7 @@ impl SessionMetrics {
 
     /// The numbers of publications and deliveries, over all namespaces.
     pub(crate) fn traffic(&self) -> (u64, u64) {
-        let namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let namespaces = self.namespaces.lock();
         let sum = |pick: fn(&NamespaceCounts) -> &Counter| namespaces.values().map(|counts| pick(counts).get()).sum();
         (sum(|counts| &counts.publications), sum(|counts| &counts.deliveries))
     }
@@ -189,7 +190,7 @@ pub(super) fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, shards: &[&Se
 fn by_name(shards: &[&SessionMetrics]) -> BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> {
     let mut all: BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> = BTreeMap::new();
     for shard in shards {
-        for (name, counts) in shard.namespaces.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (name, counts) in shard.namespaces.lock().iter() {
             all.entry(name.clone()).or_default().push(Arc::clone(counts));
         }
     }

@@ -4,9 +4,9 @@
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
-pub(crate) use std::sync::{Mutex, MutexGuard, TryLockError};
 
 pub(crate) use tokio::sync::Notify;
+pub(crate) use touchline_lock::{Lock, LockGuard};
 
 /// How often a shard's own thread tries to take a lock before it sleeps: about 20 µs.
 pub(crate) const SPINS_MAX: usize = 500;

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use touchline_engine::session::UserCounter;
+use touchline_lock::{Lock, LockGuard};
 
 /// How many parts the table has. Each has its own lock, so that shards rarely wait for each other.
 const STRIPES: usize = 64;
@@ -14,18 +14,18 @@ const STRIPES: usize = 64;
 pub(crate) struct UserCounts {
     limit: usize,
     hasher: RandomState,
-    stripes: Vec<Mutex<HashMap<Box<str>, usize>>>,
+    stripes: Vec<Lock<HashMap<Box<str>, usize>>>,
 }
 
 impl UserCounts {
     /// Makes counts that are all 0. `limit`: how many connections one user may have.
     pub(crate) fn new(limit: usize) -> Self {
-        UserCounts { limit, hasher: RandomState::new(), stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
+        UserCounts { limit, hasher: RandomState::new(), stripes: (0..STRIPES).map(|_| Lock::default()).collect() }
     }
 
-    fn stripe(&self, user: &str) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
+    fn stripe(&self, user: &str) -> LockGuard<'_, HashMap<Box<str>, usize>> {
         let index = self.hasher.hash_one(user) as usize % STRIPES;
-        self.stripes[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.stripes[index].lock()
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!([counts.take("ann"), counts.take("ann")], [true, false]);
         ["ann", "ann", "bob"].iter().for_each(|user| counts.give_back(user));
         counts.give_back("nobody");
-        assert!(counts.stripes.iter().all(|stripe| stripe.lock().expect("nobody panics with it").is_empty()));
+        assert!(counts.stripes.iter().all(|stripe| stripe.lock().is_empty()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! client certificate names.
 
 use std::fs;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use rustls::ServerConfig;
@@ -10,6 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use touchline_config::{ClientAuth, ClientUser, TlsSettings};
+use touchline_lock::SharedLock;
 use touchline_protocol::fact::is_name;
 use x509_cert::der::Decode;
 
@@ -28,7 +29,7 @@ pub(crate) struct Tls {
     /// The source of the certificates if the section has no files; `None` = the section must have files.
     acme: Option<Arc<Acme>>,
     protocols: Vec<Vec<u8>>,
-    state: RwLock<TlsState>,
+    state: SharedLock<TlsState>,
 }
 
 /// The settings of a listener's TLS and their configuration. A reload replaces them.
@@ -53,7 +54,7 @@ impl Tls {
     ) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let acme = acme.cloned();
-        let state = RwLock::new(TlsState::load(section, settings, acme.as_deref(), &protocols)?);
+        let state = SharedLock::new(TlsState::load(section, settings, acme.as_deref(), &protocols)?);
         let tls = Arc::new(Tls { section, acme, protocols, state });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.state().stamps());
         // The thread ends when the last owner drops this. If the system refuses the thread, the files are read only
@@ -72,11 +73,11 @@ impl Tls {
 
     /// Uses this state for new connections from now on.
     pub(super) fn adopt(&self, state: TlsState) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.state.write() = state;
     }
 
     fn state(&self) -> TlsState {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.read().clone()
     }
 
     /// The section, and when its first certificate expires, in seconds since the Unix epoch. None = ACME renews it.
@@ -86,7 +87,7 @@ impl Tls {
 
     /// The TLS configuration of new connections.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
+        Arc::clone(&self.state.read().config)
     }
 
     /// The TLS configuration for the handshake of an ACME `tls-alpn-01` challenge, after which the connection is
@@ -140,7 +141,7 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
         *seen = stamps;
         match tls.prepare(&known.settings) {
             Ok(state) => {
-                let mut present = tls.state.write().unwrap_or_else(PoisonError::into_inner);
+                let mut present = tls.state.write();
                 // A reload of the settings may have been faster.
                 if Arc::ptr_eq(&present.settings, &known.settings) {
                     *present = state;

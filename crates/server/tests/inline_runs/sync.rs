@@ -4,9 +4,6 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
-use std::sync::{LockResult, TryLockResult};
-
-pub(crate) use std::sync::TryLockError;
 
 pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::AtomicUsize;
@@ -44,46 +41,46 @@ impl AtomicBool {
     }
 }
 
-/// A lock like that of the standard library: one atomic number, taken with acquire and released with release. loom's
-/// own lock always knows whether it is taken. This one may be found taken after its release, as hardware and the
-/// language's memory model allow.
-pub(crate) struct Mutex<T> {
+/// A lock like that of the server: one atomic number, taken with acquire and released with release. loom's own lock
+/// always knows whether it is taken. This one may be found taken after its release, as hardware and the language's
+/// memory model allow.
+pub(crate) struct Lock<T> {
     is_locked: loom::sync::atomic::AtomicBool,
     /// No thread waits for it, because `is_locked` admits only one thread.
     value: std::sync::Mutex<T>,
 }
 
-impl<T> Mutex<T> {
+impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Mutex { is_locked: loom::sync::atomic::AtomicBool::new(false), value: std::sync::Mutex::new(value) }
+        Lock { is_locked: loom::sync::atomic::AtomicBool::new(false), value: std::sync::Mutex::new(value) }
     }
 
-    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+    pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, T>> {
         // A failed exchange is a load, which may return an older value; loom's exchange returns the newest.
         if self.is_locked.load(Relaxed) || self.is_locked.compare_exchange(false, true, Acquire, Relaxed).is_err() {
-            return Err(TryLockError::WouldBlock);
+            return None;
         }
         let value = self.value.try_lock().expect("one thread holds the lock");
-        Ok(MutexGuard { value: Some(value), is_locked: &self.is_locked })
+        Some(LockGuard { value: Some(value), is_locked: &self.is_locked })
     }
 
-    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+    pub(crate) fn lock(&self) -> LockGuard<'_, T> {
         loop {
             match self.try_lock() {
-                Ok(guard) => return Ok(guard),
-                Err(_) => yield_now(),
+                Some(guard) => return guard,
+                None => yield_now(),
             }
         }
     }
 }
 
-pub(crate) struct MutexGuard<'m, T> {
+pub(crate) struct LockGuard<'m, T> {
     /// The guard of the value; None = this guard is being dropped.
     value: Option<std::sync::MutexGuard<'m, T>>,
     is_locked: &'m loom::sync::atomic::AtomicBool,
 }
 
-impl<T> Deref for MutexGuard<'_, T> {
+impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -91,13 +88,13 @@ impl<T> Deref for MutexGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for MutexGuard<'_, T> {
+impl<T> DerefMut for LockGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         self.value.as_mut().expect("the guard lives")
     }
 }
 
-impl<T> Drop for MutexGuard<'_, T> {
+impl<T> Drop for LockGuard<'_, T> {
     fn drop(&mut self) {
         self.value = None;
         self.is_locked.store(false, Release);

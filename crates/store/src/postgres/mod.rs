@@ -22,11 +22,12 @@ mod size;
 mod vacuum;
 mod writer;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
+use touchline_lock::Lock;
 
 pub(crate) use address::PostgresAddress;
 pub(crate) use connection::{PostgresClient, with_timeout};
@@ -49,7 +50,7 @@ use crate::settings::PrimaryOptions;
 pub(crate) struct PostgresPrimary {
     writes: Sender<WriteRequest>,
     reads: UnboundedSender<ReadRequest>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Lock<Option<JoinHandle<()>>>,
 }
 
 impl PostgresPrimary {
@@ -115,7 +116,7 @@ impl PostgresPrimary {
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;
         checked.recv().unwrap_or(Ok(()))?;
-        Ok(PostgresPrimary { writes, reads, thread: Mutex::new(Some(thread)) })
+        Ok(PostgresPrimary { writes, reads, thread: Lock::new(Some(thread)) })
     }
 
     /// Queues a write. Returns it if the queue has no room, or if the writer has ended.
@@ -134,7 +135,7 @@ impl PostgresPrimary {
 
     pub(crate) fn close(&self) {
         let _ = self.writes.blocking_send(WriteRequest::Close);
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
     }

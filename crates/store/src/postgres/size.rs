@@ -1,12 +1,13 @@
 //! Measures the tables of the primary database. A task with a separate connection looks, so no write waits for it. Near
 //! the limit, it also estimates the room inside the tables, and vacuums deleted rows (`vacuum.rs`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_postgres::Client;
+use touchline_lock::Lock;
 
 use super::address::PostgresAddress;
 use super::connection::{PostgresClient, with_timeout};
@@ -35,14 +36,14 @@ const LOOK: &str = "SELECT (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 
 /// The budget that the writer charges and the watcher updates. It is locked only for a few steps.
 #[derive(Clone)]
 pub(super) struct SharedBudget {
-    budget: Arc<Mutex<GrowthBudget>>,
+    budget: Arc<Lock<GrowthBudget>>,
     wanted: Arc<Notify>,
     limits: GrowthLimits,
 }
 
 impl SharedBudget {
     pub(super) fn new(limits: GrowthLimits) -> Self {
-        SharedBudget { budget: Arc::new(Mutex::new(GrowthBudget::new(limits))), wanted: Arc::default(), limits }
+        SharedBudget { budget: Arc::new(Lock::new(GrowthBudget::new(limits))), wanted: Arc::default(), limits }
     }
 
     /// Whether any limit is set.
@@ -52,7 +53,7 @@ impl SharedBudget {
 
     /// Runs a few steps with the budget. If a look is needed, it wakes the watcher.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut GrowthBudget) -> T) -> T {
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budget = self.budget.lock();
         let done = work(&mut budget);
         if budget.needs_look() {
             self.wanted.notify_one();

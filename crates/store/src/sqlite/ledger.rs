@@ -2,24 +2,26 @@
 //! and no lease must show that a life lasts. A life is over when the next one begins.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use touchline_engine::events::StateKey;
 use touchline_engine::ledger::{EndpointWish, KeyChange, WishDescription, WishList};
+use touchline_lock::Lock;
 
 use super::connection::connect;
 use crate::ledger::types::{
     GoneClient, LedgerBatch, LedgerCause, LedgerError, LedgerLife, LedgerOptions, LedgerWrite, OutboxEvent, STEP_ROWS,
     SweepReport, ToldKey, key_of, kind_number, millis,
 };
+use crate::panics::caught;
 
 /// The ledger in a file that this process has locked.
 #[derive(Clone)]
 pub(crate) struct SqliteLedger {
     path: PathBuf,
     pub(super) options: LedgerOptions,
-    connection: Arc<Mutex<Option<Connection>>>,
+    connection: Arc<Lock<Option<Connection>>>,
 }
 
 impl SqliteLedger {
@@ -34,15 +36,20 @@ impl SqliteLedger {
     ) -> Result<T, LedgerError> {
         let ledger = self.clone();
         let transacted = tokio::task::spawn_blocking(move || {
-            let mut place = ledger.connection.lock().unwrap_or_else(PoisonError::into_inner);
-            // After a failure the connection is discarded.
-            let mut connection = match place.take() {
-                Some(connection) => connection,
-                None => connect(&ledger.path)?,
-            };
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = work(&ledger, &transaction)?;
-            transaction.commit()?;
+            let mut place = ledger.connection.lock();
+            // After a failure or a panic the connection is discarded.
+            let taken = place.take();
+            let transacted = caught(|| -> Result<(Connection, T), LedgerError> {
+                let mut connection = match taken {
+                    Some(connection) => connection,
+                    None => connect(&ledger.path)?,
+                };
+                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let done = work(&ledger, &transaction)?;
+                transaction.commit()?;
+                Ok((connection, done))
+            });
+            let (connection, done) = transacted.map_err(|_| LedgerError::Ended)??;
             *place = Some(connection);
             Ok(done)
         });

@@ -21,12 +21,13 @@ mod writer;
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
+use touchline_lock::Lock;
 use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{Run, RunId};
 
@@ -45,9 +46,9 @@ use crate::settings::PrimaryOptions;
 pub(crate) struct SqlitePrimary {
     writes: SyncSender<WriteRequest>,
     /// The queue of reads. `None` once the store is closed.
-    reads: Mutex<Option<Sender<ReadRequest>>>,
+    reads: Lock<Option<Sender<ReadRequest>>>,
     metrics: Arc<StoreMetrics>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Lock<Vec<JoinHandle<()>>>,
     /// Locked as long as the store is open.
     lock: File,
 }
@@ -70,7 +71,7 @@ impl SqlitePrimary {
         }
         let (writes, write_requests) = sync_channel(settings.store.commit_queue.max(1));
         let (reads, read_requests) = channel();
-        let read_requests = Arc::new(Mutex::new(read_requests));
+        let read_requests = Arc::new(Lock::new(read_requests));
         let mut threads = Vec::new();
         for _ in 0..settings.store.primary.pool_size.max(1) {
             let reader = reader::SqliteReader::new(
@@ -106,7 +107,7 @@ impl SqlitePrimary {
         };
         threads.push(thread("store-write", write)?);
         threads.push(thread("store-log", move || log.serve())?);
-        Ok(SqlitePrimary { writes, reads: Mutex::new(Some(reads)), metrics, threads: Mutex::new(threads), lock })
+        Ok(SqlitePrimary { writes, reads: Lock::new(Some(reads)), metrics, threads: Lock::new(threads), lock })
     }
 
     /// Queues a write. Returns it if the queue has no room, or if the writer has ended.
@@ -120,7 +121,7 @@ impl SqlitePrimary {
 
     /// Queues a read. Returns it if the readers have ended.
     pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
-        match &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.reads.lock() {
             Some(reads) => reads.send(read).err().map(|unread| unread.0),
             None => Some(read),
         }
@@ -128,9 +129,9 @@ impl SqlitePrimary {
 
     pub(crate) fn close(&self) {
         self.metrics.is_closed.store(true, Relaxed);
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.reads.lock().take();
         let _ = self.writes.send(WriteRequest::Close);
-        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
         let _ = self.lock.unlock();

@@ -1,11 +1,12 @@
 //! Runs the read requests.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OptionalExtension as _};
+use touchline_lock::Lock;
 use touchline_protocol::stream::{Epoch, Offset, RunStart, Runs};
 
 use super::connection::connect;
@@ -45,7 +46,7 @@ impl SqliteReader {
     }
 
     /// Serves requests until all senders are dropped.
-    pub(super) fn serve(mut self, requests: &Mutex<Receiver<ReadRequest>>) {
+    pub(super) fn serve(mut self, requests: &Lock<Receiver<ReadRequest>>) {
         while let Some(read) = next(requests) {
             let result = caught(|| self.read(&read)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
             let read = read.finish(&self.metrics);

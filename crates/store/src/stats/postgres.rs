@@ -1,8 +1,8 @@
 //! Statistics in PostgreSQL: one thread with its own runtime. One connection writes in batches, and a few read.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
+use touchline_lock::Lock;
 
 use super::curve::{Seen, draw};
 use super::metrics::StatsMetrics;
@@ -31,7 +32,7 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct PostgresStats {
     commands: UnboundedSender<StatsCommand>,
     queries: UnboundedSender<PendingQuery>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Lock<Option<JoinHandle<()>>>,
 }
 
 impl PostgresStats {
@@ -75,7 +76,7 @@ impl PostgresStats {
         };
         let thread = std::thread::Builder::new().name("stats".into()).spawn(work).map_err(of_system)?;
         checked.recv().unwrap_or(Ok(()))?;
-        Ok(PostgresStats { commands, queries, thread: Mutex::new(Some(thread)) })
+        Ok(PostgresStats { commands, queries, thread: Lock::new(Some(thread)) })
     }
 
     pub(super) fn send(&self, command: StatsCommand) {
@@ -88,7 +89,7 @@ impl PostgresStats {
 
     pub(super) fn close(&self) {
         self.send(StatsCommand::Close);
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
     }

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
+use touchline_lock::Lock;
 
 use super::curve::{Seen, draw};
 use super::metrics::StatsMetrics;
@@ -33,8 +34,8 @@ const SERIAL_BITS: u32 = 20;
 pub(super) struct SqliteStats {
     commands: Sender<StatsCommand>,
     /// The queue of queries. `None` once the database is closed.
-    queries: Mutex<Option<Sender<PendingQuery>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    queries: Lock<Option<Sender<PendingQuery>>>,
+    threads: Lock<Vec<JoinHandle<()>>>,
     /// Locked as long as the database is open.
     lock: File,
 }
@@ -44,7 +45,7 @@ impl SqliteStats {
         let (lock, _) = open(path, &STATS, settings.migrates)?;
         let (commands, command_receiver) = channel();
         let (queries, query_receiver) = channel();
-        let query_receiver = Arc::new(Mutex::new(query_receiver));
+        let query_receiver = Arc::new(Lock::new(query_receiver));
         let mut threads = Vec::new();
         for _ in 0..settings.stats.pool_size.max(1) {
             let (receiver, path_of_thread, metrics) =
@@ -54,7 +55,7 @@ impl SqliteStats {
         let retention = settings.stats.retention.max(Duration::from_secs(60));
         let writer = SqliteStatsWriter { path: path.to_owned(), connection: None, metrics, retention, serial: 0 };
         threads.push(thread("stats-write", move || writer.serve(&command_receiver))?);
-        Ok(SqliteStats { commands, queries: Mutex::new(Some(queries)), threads: Mutex::new(threads), lock })
+        Ok(SqliteStats { commands, queries: Lock::new(Some(queries)), threads: Lock::new(threads), lock })
     }
 
     pub(super) fn send(&self, command: StatsCommand) {
@@ -62,15 +63,15 @@ impl SqliteStats {
     }
 
     pub(super) fn ask(&self, pending: PendingQuery) {
-        if let Some(queries) = &*self.queries.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(queries) = &*self.queries.lock() {
             let _ = queries.send(pending);
         }
     }
 
     pub(super) fn close(&self) {
-        self.queries.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queries.lock().take();
         self.send(StatsCommand::Close);
-        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
         let _ = self.lock.unlock();
@@ -280,7 +281,7 @@ fn id(time_ms: u64, serial: &mut u64) -> u64 {
 }
 
 /// Runs queries until all senders are dropped.
-fn read_all(path: &Path, query_receiver: &Mutex<Receiver<PendingQuery>>, metrics: &StatsMetrics) {
+fn read_all(path: &Path, query_receiver: &Lock<Receiver<PendingQuery>>, metrics: &StatsMetrics) {
     let mut connection = None;
     while let Some(PendingQuery { query, done }) = next(query_receiver) {
         let result = match connection.take() {

@@ -1,7 +1,5 @@
 //! The operation `bans`: lists the bans of users, of tokens, and of tokens that were issued too early.
 
-use std::sync::PoisonError;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -125,7 +123,7 @@ async fn page(node: RequestNode<'_>, listing: FactListing) -> Result<Vec<Fact>, 
             store.facts(listing, Box::new(move |outcome| drop(reply.send(outcome))));
             Ok(facts.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)?)
         }
-        _ => Ok(node.facts_known.lock().unwrap_or_else(PoisonError::into_inner).names.page(&listing)),
+        _ => Ok(node.facts_known.lock().names.page(&listing)),
     }
 }
 

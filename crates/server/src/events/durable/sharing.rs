@@ -1,8 +1,8 @@
 //! Decides which lanes this node delivers, and what it learns about other nodes in doing so.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use touchline_store::ledger::{LedgerError, LedgerShare};
@@ -96,7 +96,7 @@ impl LaneSharing {
                  not reported, and users who are only on them are reported as offline"
             );
         }
-        *self.metrics.silent_nodes.lock().unwrap_or_else(PoisonError::into_inner) = silent.to_vec();
+        *self.metrics.silent_nodes.lock() = silent.to_vec();
         self.resets += 1;
         let mut reset = reset_draft(&self.node, now_ms, None, "node_silent", self.resets);
         reset.id = format!("reset:{}:s{}", self.node.id, self.resets);

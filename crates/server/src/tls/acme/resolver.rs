@@ -1,11 +1,12 @@
 //! The certificate resolver: certificates by host name, and the answers to the authority's open challenges.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use touchline_lock::SharedLock;
 
 /// The ALPN protocol of challenge handshakes (RFC 8737, section 6.2).
 pub(super) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
@@ -24,7 +25,7 @@ pub(super) enum Challenge {
 pub(super) struct CertResolver {
     /// The host whose certificate is served to clients without SNI.
     fallback: String,
-    all: RwLock<Certificates>,
+    all: SharedLock<Certificates>,
 }
 
 #[derive(Debug, Default)]
@@ -41,17 +42,17 @@ pub(super) struct ChallengeGuard<'a> {
 
 impl CertResolver {
     pub(super) fn new(fallback: String) -> Self {
-        CertResolver { fallback, all: RwLock::default() }
+        CertResolver { fallback, all: SharedLock::default() }
     }
 
     /// Serves this certificate to clients of `host` from now on.
     pub(super) fn serve(&self, host: &str, certificate: Arc<CertifiedKey>) {
-        self.write().certificates.insert(host.to_owned(), certificate);
+        self.all.write().certificates.insert(host.to_owned(), certificate);
     }
 
     /// Serves the challenge of `host` until the returned guard is dropped.
     pub(super) fn serve_challenge(&self, host: &str, challenge: Challenge) -> ChallengeGuard<'_> {
-        self.write().challenges.insert(host.to_owned(), challenge);
+        self.all.write().challenges.insert(host.to_owned(), challenge);
         ChallengeGuard { resolver: self, host: host.to_owned() }
     }
 
@@ -62,7 +63,7 @@ impl CertResolver {
         if protocols.next() != Some(CHALLENGE_PROTOCOL) || protocols.next().is_some() {
             return None;
         }
-        match self.read().challenges.get(&hello.server_name()?.to_ascii_lowercase())? {
+        match self.all.read().challenges.get(&hello.server_name()?.to_ascii_lowercase())? {
             Challenge::Tls(config) => Some(Arc::clone(config)),
             Challenge::Http { .. } => None,
         }
@@ -70,30 +71,22 @@ impl CertResolver {
 
     /// The body for an `http-01` request with this token; None = no such challenge is open.
     pub(super) fn http_answer(&self, wanted: &str) -> Option<String> {
-        self.read().challenges.values().find_map(|challenge| match challenge {
+        self.all.read().challenges.values().find_map(|challenge| match challenge {
             Challenge::Http { token, answer } if token == wanted => Some(answer.clone()),
             _ => None,
         })
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Certificates> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Certificates> {
-        self.all.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ResolvesServerCert for CertResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let host = hello.server_name().unwrap_or(&self.fallback).to_ascii_lowercase();
-        self.read().certificates.get(&host).cloned()
+        self.all.read().certificates.get(&host).cloned()
     }
 }
 
 impl Drop for ChallengeGuard<'_> {
     fn drop(&mut self) {
-        self.resolver.write().challenges.remove(&self.host);
+        self.resolver.all.write().challenges.remove(&self.host);
     }
 }
