@@ -1,13 +1,14 @@
 //! Logs the state of the connection to NATS. It logs one line for each change, with the address and the cause, and not
 //! one line for each attempt.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Event, ServerAddr};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use touchline_lock::Lock;
 
 use crate::settings::JoinOptions;
 
@@ -19,7 +20,7 @@ pub(crate) struct LinkLog {
     /// The hosts and ports of the servers, without passwords.
     servers: Vec<(String, u16)>,
     /// The fault that was logged since the connection was last up. Empty = none.
-    told: Arc<Mutex<String>>,
+    told: Arc<Lock<String>>,
     is_up: bool,
     /// True if TLS is required of the servers.
     is_secured: bool,
@@ -87,7 +88,7 @@ impl LinkLog {
     /// Logs that the connection is up.
     pub(crate) fn connected(&mut self, info: &async_nats::ServerInfo) {
         self.is_up = true;
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.told.lock().clear();
         tracing::info!(
             server = info.server_name,
             address = format!("{}:{}", info.host, info.port),
@@ -114,7 +115,7 @@ impl LinkLog {
         }
         let text = event.to_string();
         {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.told.lock();
             if *told == text {
                 return;
             }
@@ -136,7 +137,7 @@ impl LinkLog {
                 };
                 causes.push(format!("{host}:{port}: {cause}"));
             }
-            let is_still = *told.lock().unwrap_or_else(PoisonError::into_inner) == text;
+            let is_still = *told.lock() == text;
             if is_still {
                 tracing::warn!(
                     "NATS can't be reached ({}); trying again, /health is 503 until then",

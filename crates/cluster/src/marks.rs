@@ -3,9 +3,9 @@
 //! and assigns the same sequences again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use touchline_lock::{Lock, LockGuard};
 use touchline_protocol::stream::RunId;
 
 use crate::incarnation::StreamIncarnation;
@@ -49,7 +49,7 @@ struct Known {
 
 /// The marks of all open streams, by their epochs.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(Mutex<BTreeMap<u64, Known>>);
+pub(crate) struct Marks(Lock<BTreeMap<u64, Known>>);
 
 impl Marks {
     /// Records the life in which a stream is opened. The mark of another run is dropped.
@@ -95,7 +95,7 @@ impl Marks {
 
     /// A copy of the current marks.
     pub(crate) fn copy(&self) -> Self {
-        Marks(Mutex::new(self.known().clone()))
+        Marks(Lock::new(self.known().clone()))
     }
 
     /// The mark of a stream in a life.
@@ -103,8 +103,8 @@ impl Marks {
         self.known().get(&life.epoch).filter(|known| known.run == life.run)?.mark.clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> LockGuard<'_, BTreeMap<u64, Known>> {
+        self.0.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use touchline_lock::Lock;
 
 /// Without a failure for this time, the next success ends the outage.
 const QUIET: Duration = Duration::from_secs(5);
@@ -16,7 +17,7 @@ pub(crate) struct OutageLog {
     requests: &'static str,
     /// True during an outage. Successful requests check only this.
     is_on: AtomicBool,
-    outage: Mutex<Outage>,
+    outage: Lock<Outage>,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ struct Outage {
 impl OutageLog {
     /// Creates a log. `requests` names the kind of requests in the plural.
     pub(crate) fn new(requests: &'static str) -> Self {
-        OutageLog { requests, is_on: AtomicBool::new(false), outage: Mutex::default() }
+        OutageLog { requests, is_on: AtomicBool::new(false), outage: Lock::default() }
     }
 
     /// Records that a request failed. Its cause is logged if it is new in this outage.
@@ -51,7 +52,7 @@ impl OutageLog {
 
     /// Counts a failure. Returns whether its cause is new in this outage.
     fn note(&self, cause: String, now: Instant) -> bool {
-        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outage = self.outage.lock();
         self.is_on.store(true, Relaxed);
         outage.failed += 1;
         outage.last = Some(now);
@@ -64,7 +65,7 @@ impl OutageLog {
 
     /// The number of failed requests if the outage ends now. `None` = it does not end now.
     fn end(&self, now: Instant) -> Option<u64> {
-        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outage = self.outage.lock();
         let last = outage.last?;
         if now.saturating_duration_since(last) < QUIET {
             return None;

@@ -171,7 +171,7 @@ fn no_state_of_a_node_is_static() {
 }
 
 /// The crates that may use the locks of the standard library: `lock` is made of them, the others do not use `lock`.
-const OF_OTHER_LOCKS: &[&str] = &["lock", "cluster", "testkit", "lab"];
+const OF_OTHER_LOCKS: &[&str] = &["lock", "testkit", "lab"];
 /// The locks of the standard library, and what they return.
 const STD_LOCKS: &[&str] = &["Mutex", "MutexGuard", "RwLock", "RwLockReadGuard", "RwLockWriteGuard", "PoisonError"];
 

@@ -2,14 +2,15 @@
 
 use super::fan::{FanState, SimulatedFan};
 use super::nats::LinkFault;
-use super::world::{ClusterDay, KEPT, NAMES, PASSING, USERS};
+use super::world::{ClusterDay, DURABLE, KEPT, NAMES, PASSING, USERS};
 
 impl ClusterDay {
     /// Does something at random: mostly work of clients, sometimes a fault, sometimes the end of one.
     pub(super) fn disturb(&mut self) {
         let index = self.random.below(self.nodes.len() as u64) as usize;
         let (kept, passing) = (KEPT[self.random.below(2) as usize], PASSING[self.random.below(2) as usize]);
-        let kind = self.random.below(200);
+        let durable = DURABLE[self.random.below(2) as usize];
+        let kind = self.random.below(240);
         self.trace.note(|| format!("{} disturbance {kind} of node {index}", self.now_ms));
         match kind {
             0..40 => self.publish(index, &kept.into(), 10),
@@ -21,7 +22,7 @@ impl ClusterDay {
                 }
             }
             74..110 => {
-                let channel = if self.random.chance(60) { kept } else { passing };
+                let channel = [kept, passing, durable][self.random.below(3) as usize];
                 self.move_fan(index, channel);
             }
             110..130 => {
@@ -51,8 +52,26 @@ impl ClusterDay {
             195..197 => self.nats.state().cut.clear(),
             197..199 if self.nodes.iter().flatten().count() > 1 && self.nodes[index].is_some() => self.kill(index),
             197..200 if self.nodes[index].is_none() => self.start(index),
+            200..225 => self.publish(index, &durable.into(), 10),
+            225..232 => self.break_store(index),
+            232..240 => self.mend_store(),
             _ => {}
         }
+    }
+
+    fn break_store(&mut self, index: usize) {
+        match self.random.below(4) {
+            0 => self.store.is_frozen = true,
+            1 => self.store.is_full = true,
+            2 => self.store.loses_replies = 30,
+            _ => self.store.deaf.push(self.numbers[index]),
+        }
+    }
+
+    pub(super) fn mend_store(&mut self) {
+        (self.store.is_frozen, self.store.is_full, self.store.loses_replies) = (false, false, 0);
+        let deaf = std::mem::take(&mut self.store.deaf);
+        deaf.into_iter().for_each(|node| self.store.listen(node, self.now_ms));
     }
 
     fn move_fan(&mut self, index: usize, channel: &str) {

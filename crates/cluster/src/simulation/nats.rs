@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{pending, poll_fn};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use async_nats::{Event, HeaderMap, Message, ServerInfo, Statistics};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use touchline_lock::{Lock, LockGuard};
 use touchline_testkit::seeds::SeededRandom;
 
 use super::streams::SimulatedStreams;
@@ -103,11 +104,11 @@ pub(crate) struct NatsState {
 }
 
 #[derive(Clone)]
-pub(crate) struct SimulatedNats(Arc<Mutex<NatsState>>);
+pub(crate) struct SimulatedNats(Arc<Lock<NatsState>>);
 
 impl SimulatedNats {
     pub(crate) fn new(seed: u64, nodes: usize, ping_interval_ms: u64) -> Self {
-        SimulatedNats(Arc::new(Mutex::new(NatsState {
+        SimulatedNats(Arc::new(Lock::new(NatsState {
             now_ms: 0,
             random: SeededRandom::new(seed),
             streams: SimulatedStreams::default(),
@@ -122,8 +123,8 @@ impl SimulatedNats {
         SimulatedClient { nats: self.clone(), link }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, NatsState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> LockGuard<'_, NatsState> {
+        self.0.lock()
     }
 }
 

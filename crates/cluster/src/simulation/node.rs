@@ -1,8 +1,8 @@
 //! One node of a simulated day: the link as it is, with the channels, the directory and the bans that the server puts
 //! upon it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -10,8 +10,10 @@ use tokio::task::JoinHandle;
 use touchline_engine::bans::Bans;
 use touchline_engine::channels::BackendCommand;
 use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions};
+use touchline_engine::events::{StateTeller, TellerOptions};
 use touchline_engine::request::{Appended, BackendEvent, Loaded, WaitingRequest};
 use touchline_engine::{Channels, Namespaces};
+use touchline_lock::Lock;
 use touchline_protocol::fact::FactsEvent;
 use touchline_protocol::stream::{ChannelName, LoadId, Runs};
 use touchline_registry::{HashSeed, OwnerId, ReplicaTiming};
@@ -30,6 +32,8 @@ pub(super) const START_MS: u64 = 1_000_000;
 const TICK_MS: u64 = 50;
 /// The limit of messages that wait for NATS, bytes.
 pub(super) const ROOM: usize = 64 << 10;
+/// The scope of reports about channels.
+pub(super) const EVENTS: &str = "$events";
 /// The scope of names.
 pub(super) const SCOPE: &str = "devices";
 
@@ -42,9 +46,15 @@ pub(super) enum Outcome {
     Purged(u64),
 }
 
-pub(super) type Outcomes = Arc<Mutex<VecDeque<Outcome>>>;
+pub(super) type Outcomes = Arc<Lock<VecDeque<Outcome>>>;
 
 pub(super) struct SimulatedNode {
+    pub(super) id: Arc<str>,
+    pub(super) teller: StateTeller,
+    /// Whether the node has subscribers of each channel.
+    pub(super) held: [bool; 6],
+    /// The nodes that it has ever met.
+    pub(super) met: BTreeSet<Arc<str>>,
     pub(super) cluster: Cluster,
     task: JoinHandle<()>,
     events: UnboundedReceiver<ClusterEvent>,
@@ -94,17 +104,23 @@ impl SimulatedNode {
         let directory =
             Directory::new(&id, &[scope], &ReplicaTiming::default(), (now_ms + number) << 12, hash_seed, true, now_ms);
         let mut options = settings(&id, namespaces, replicas);
-        options.scopes = directory.scope_names().map(ToString::to_string).collect();
+        options.scopes = directory.scope_names().map(ToString::to_string).chain([EVENTS.to_owned()]).collect();
         let (cluster, joining) = prepare(options, NatsServers::Simulated(nats.client(link)));
         let (sender, events) = unbounded_channel();
         let task = tokio::spawn(joining.run(Arc::new(move |event| drop(sender.send(event)))));
+        let of_reports = TellerOptions { delay_ms: 500, timing: ReplicaTiming::default(), is_clustered: true };
         SimulatedNode {
+            teller: StateTeller::new(&id, number, of_reports, hash_seed, now_ms),
+            id: id.into(),
+            held: [false; 6],
+            met: BTreeSet::new(),
             cluster,
             task,
             events,
             inbox: VecDeque::new(),
             channels: Channels::new(Arc::clone(namespaces), 1, seed + number, hash_seed)
                 .in_cluster()
+                .with_store()
                 .counting_audiences(),
             directory,
             bans: Bans::new(hash_seed, false),
@@ -131,9 +147,16 @@ impl SimulatedNode {
     /// Handles one event, as the backend of the server does. Returns the channel that it may have changed.
     pub(super) fn handle(&mut self, event: ClusterEvent, now_ms: u64) {
         match event {
-            ClusterEvent::Joined(_) => self.directory.joined(now_ms),
+            ClusterEvent::Joined(nodes) => {
+                self.teller.joined(&nodes, now_ms);
+                self.directory.joined(now_ms);
+            }
             ClusterEvent::Suspected { node, is_suspected } => self.directory.suspect(&node, is_suspected, now_ms),
-            ClusterEvent::NodeDead { node, .. } => self.directory.gone(&node, now_ms),
+            ClusterEvent::NodeDead { node, .. } => {
+                self.teller.gone(&node, now_ms);
+                self.directory.gone(&node, now_ms);
+            }
+            ClusterEvent::ScopeMessage { scope, message } if *scope == *EVENTS => self.teller.receive(&message, now_ms),
             ClusterEvent::Linked(is_linked) => {
                 self.is_linked = is_linked;
                 self.channels.set_linked(is_linked, now_ms);
@@ -185,7 +208,7 @@ impl SimulatedNode {
         }
     }
 
-    /// Sends a command of the channels to the cluster. Returns a run that begins now, if the command begins one.
+    /// Sends a command of the channels to the cluster.
     pub(super) fn command(&self, command: BackendCommand) {
         let cluster = &self.cluster;
         match command {
@@ -256,7 +279,7 @@ impl SimulatedNode {
     }
 
     pub(super) fn push_outcome(outcomes: &Outcomes, outcome: Outcome) {
-        outcomes.lock().unwrap_or_else(PoisonError::into_inner).push_back(outcome);
+        outcomes.lock().push_back(outcome);
     }
 }
 

@@ -7,13 +7,14 @@ use touchline_protocol::stream::ChannelName;
 
 use super::fan::FanState;
 use super::truth::{between, stored};
-use super::world::{CHANGE_LIMIT_MS, ClusterDay, KEPT, NAMES, PASSING, USERS};
+use super::world::{CHANGE_LIMIT_MS, ClusterDay, DURABLE, KEPT, NAMES, PASSING, USERS};
 
 impl ClusterDay {
     /// Everything works again. In the end all nodes agree, and each subscriber has everything.
     pub(super) async fn calm_down(&mut self) {
         self.is_calm = true;
         self.mend_streams();
+        self.mend_store();
         self.nats.state().cut.clear();
         self.nats.state().streams.doubles = 0;
         for index in 0..self.nodes.len() {
@@ -36,7 +37,7 @@ impl ClusterDay {
             self.pass(6_000).await;
         }
         // One publication in each channel reaches all its subscribers.
-        for channel in KEPT.iter().chain(&PASSING) {
+        for channel in KEPT.iter().chain(&DURABLE).chain(&PASSING) {
             self.publish(0, &(*channel).into(), 10);
         }
         let last = self.published;
@@ -44,6 +45,7 @@ impl ClusterDay {
         self.check_fans(last);
         self.check_nodes();
         self.check_stored();
+        self.check_reports();
     }
 
     fn check_fans(&self, last: u64) {
@@ -52,8 +54,9 @@ impl ClusterDay {
             assert!(node.is_linked, "node {index} is not linked");
             for fan in &node.fans {
                 assert_eq!(fan.state, FanState::Live, "a subscriber of {} at node {index} waits", fan.channel);
-                if fan.channel.starts_with("kept:") {
-                    let missed = between(&self.nats, &fan.channel, fan.last.unwrap_or_default(), u64::MAX);
+                if !fan.channel.starts_with("passing:") {
+                    let missed =
+                        between((&self.nats, &self.store), &fan.channel, fan.last.unwrap_or_default(), u64::MAX);
                     assert!(missed.is_empty(), "{missed:?} of {} did not come to node {index}", fan.channel);
                 } else {
                     let number = PASSING.iter().position(|channel| **channel == *fan.channel).unwrap_or_default();
@@ -84,12 +87,12 @@ impl ClusterDay {
 
     /// What was acknowledged is there once, at its position.
     fn check_stored(&self) {
-        let all: Vec<(ChannelName, u64, u64)> = stored(&self.nats);
+        let all: Vec<(ChannelName, u64, u64)> = stored((&self.nats, &self.store));
         let mut times: BTreeMap<u64, usize> = BTreeMap::new();
         all.iter().for_each(|(_, data, _)| *times.entry(*data).or_default() += 1);
         assert!(times.values().all(|times| *times == 1), "a publication was stored twice");
-        if !self.has_lost {
-            for stored in &self.stored {
+        for stored in &self.stored {
+            if !self.has_lost || stored.0.starts_with("durable:") {
                 assert!(all.contains(stored), "{stored:?} was acknowledged and is not there");
             }
         }

@@ -3,8 +3,12 @@
 use touchline_protocol::stream::ChannelName;
 
 use super::nats::SimulatedNats;
+use super::store::SimulatedStore;
 use super::streams::KeptStream;
-use super::world::KEPT;
+use super::world::{DURABLE, KEPT};
+
+/// The places where publications are stored.
+pub(super) type Places<'d> = (&'d SimulatedNats, &'d SimulatedStore);
 
 fn with_stream<T>(nats: &SimulatedNats, read: impl FnOnce(&KeptStream) -> T) -> Option<T> {
     let state = nats.state();
@@ -17,7 +21,11 @@ fn subject_ends(channel: &str) -> String {
 }
 
 /// The offsets of a channel after one offset and up to another.
-pub(super) fn between(nats: &SimulatedNats, channel: &str, after: u64, to: u64) -> Vec<u64> {
+pub(super) fn between((nats, store): Places<'_>, channel: &str, after: u64, to: u64) -> Vec<u64> {
+    if channel.starts_with("durable:") {
+        let top = store.log(channel).len() as u64;
+        return (after.min(top) + 1..=to.min(top)).collect();
+    }
     let end = subject_ends(channel);
     let offsets = with_stream(nats, |stream| {
         let of = stream.all.iter().filter(|kept| kept.subject.ends_with(&end));
@@ -28,14 +36,17 @@ pub(super) fn between(nats: &SimulatedNats, channel: &str, after: u64, to: u64) 
 
 /// The offsets of a channel after one offset and up to another that are not among `found`, although nothing has removed
 /// them.
-pub(super) fn lacking(nats: &SimulatedNats, channel: &str, (after, to): (u64, u64), found: &[u64]) -> Vec<u64> {
-    let is_removal = |offset: &u64| data_at(nats, channel, *offset).is_none();
-    let removed = between(nats, channel, 0, to).into_iter().rfind(is_removal).unwrap_or_default();
-    between(nats, channel, after.max(removed), to).into_iter().filter(|at| !found.contains(at)).collect()
+pub(super) fn lacking(places: Places<'_>, channel: &str, (after, to): (u64, u64), found: &[u64]) -> Vec<u64> {
+    let is_removal = |offset: &u64| data_at(places, channel, *offset).is_none();
+    let removed = between(places, channel, 0, to).into_iter().rfind(is_removal).unwrap_or_default();
+    between(places, channel, after.max(removed), to).into_iter().filter(|at| !found.contains(at)).collect()
 }
 
 /// The data at an offset; `None` = a removal.
-fn data_at(nats: &SimulatedNats, channel: &str, offset: u64) -> Option<u64> {
+fn data_at((nats, store): Places<'_>, channel: &str, offset: u64) -> Option<u64> {
+    if channel.starts_with("durable:") {
+        return store.log(channel).get(offset as usize - 1).and_then(|payload| number_of(payload, "data"));
+    }
     let end = subject_ends(channel);
     with_stream(nats, |stream| {
         let found = stream.all.iter().find(|kept| kept.sequence == offset && kept.subject.ends_with(&end));
@@ -45,11 +56,11 @@ fn data_at(nats: &SimulatedNats, channel: &str, offset: u64) -> Option<u64> {
 }
 
 /// Everything that is stored: the channel, the data, the offset.
-pub(super) fn stored(nats: &SimulatedNats) -> Vec<(ChannelName, u64, u64)> {
+pub(super) fn stored(places: Places<'_>) -> Vec<(ChannelName, u64, u64)> {
     let mut all = Vec::new();
-    for channel in KEPT {
-        for offset in between(nats, channel, 0, u64::MAX) {
-            all.extend(data_at(nats, channel, offset).map(|data| (channel.into(), data, offset)));
+    for channel in KEPT.into_iter().chain(DURABLE) {
+        for offset in between(places, channel, 0, u64::MAX) {
+            all.extend(data_at(places, channel, offset).map(|data| (channel.into(), data, offset)));
         }
     }
     all

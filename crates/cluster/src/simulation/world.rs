@@ -1,11 +1,11 @@
 //! A simulated day of a cluster: what happens to the nodes, and what has to hold.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use touchline_engine::bans::Ban;
-use touchline_engine::channels::{Submitted, removal};
+use touchline_engine::channels::{BackendCommand, Submitted, removal};
 use touchline_engine::request::{ChannelEvent, Publish, Recover, Subscribe, WaitingRequest};
 use touchline_engine::{
     ChannelOptions, ChannelRequest, ChannelSettings, Namespace, Namespaces, RecoveryMode, Response,
@@ -19,15 +19,18 @@ use touchline_testkit::seeds::{SeededRandom, Trace};
 use super::fan::{FanState, Visit};
 use super::nats::SimulatedNats;
 use super::node::{Outcome, Outcomes, ROOM, START_MS, SimulatedNode, shown};
+use super::reports::Reports;
+use super::store::{SimulatedStore, StoreNotice, StoreRequest};
 use super::time;
 use super::truth::{between, lacking, number_of};
 
 pub(super) const KEPT: [&str; 2] = ["kept:one", "kept:two"];
+pub(super) const DURABLE: [&str; 2] = ["durable:one", "durable:two"];
 pub(super) const PASSING: [&str; 2] = ["passing:one", "passing:two"];
 pub(super) const NAMES: [&str; 4] = ["bike", "car", "door", "phone"];
 pub(super) const USERS: [&str; 3] = ["u1", "u2", "u3"];
 /// The number of publications that a channel keeps.
-const SIZE: usize = 8;
+pub(super) const SIZE: usize = 8;
 /// The step of the time, milliseconds.
 const STEP_MS: u64 = 5;
 /// The step of the time when all is quiet, milliseconds.
@@ -62,6 +65,8 @@ pub(super) struct ClusterDay {
     pub(super) started: u64,
     pub(super) replicas: usize,
     pub(super) seed: u64,
+    pub(super) store: SimulatedStore,
+    pub(super) reports: Reports,
     pub(super) outcomes: Outcomes,
     pub(super) awaited: BTreeMap<u64, Awaited>,
     pub(super) requests: u64,
@@ -96,8 +101,9 @@ impl ClusterDay {
         let mut random = SeededRandom::new(seed);
         let kept =
             ChannelOptions { history_size: SIZE, history_ttl: Duration::from_secs(3_600), ..ChannelOptions::default() };
+        let durable = ChannelOptions { durable: true, ..kept.clone() };
         let of = |name: &str, options| Namespace { name: name.into(), options };
-        let namespaces = vec![of("kept", kept), of("passing", ChannelOptions::default())];
+        let namespaces = vec![of("kept", kept), of("passing", ChannelOptions::default()), of("durable", durable)];
         let namespaces = Arc::new(Namespaces::new(ChannelSettings { namespaces, ..ChannelSettings::default() }));
         let nodes = 2 + random.below(4) as usize;
         let node_timeout_ms = touchline_config::ClusterSettings::default().node_timeout.as_millis() as u64;
@@ -110,6 +116,8 @@ impl ClusterDay {
             started: 0,
             replicas: if random.chance(50) { 3 } else { 1 },
             seed,
+            store: SimulatedStore::default(),
+            reports: Reports::default(),
             outcomes: Outcomes::default(),
             awaited: BTreeMap::new(),
             requests: 0,
@@ -150,6 +158,7 @@ impl ClusterDay {
         self.seen[4] += 1;
         node.kill();
         self.nats.state().remove(index);
+        self.store.forget(self.numbers[index]);
         // The callers of a dead node receive nothing.
         let number = self.numbers[index];
         self.awaited.retain(|_, awaited| {
@@ -180,12 +189,32 @@ impl ClusterDay {
             tokio::task::yield_now().await;
             self.nats.state().step(day_ms);
             tokio::task::yield_now().await;
+            self.run_store();
             for index in 0..self.nodes.len() {
                 self.run_node(index);
             }
             self.take_outcomes();
             tokio::task::yield_now().await;
             self.check_limits();
+        }
+    }
+
+    /// The database executes what is due, and the nodes receive its notices.
+    fn run_store(&mut self) {
+        let now_ms = self.now_ms;
+        let living = self.nodes.iter().zip(&self.numbers).filter(|(node, _)| node.is_some());
+        let nodes: Vec<u64> = living.map(|(_, number)| *number).collect();
+        for (node, notice) in self.store.step(now_ms, &nodes, &mut self.random) {
+            let Some(index) = self.numbers.iter().position(|number| *number == node) else { continue };
+            let Some(known) = &mut self.nodes[index] else { continue };
+            match notice {
+                StoreNotice::Event(channel, event) => known.channels.apply(&channel, event, now_ms),
+                StoreNotice::Missed => known.channels.catch_up(),
+                StoreNotice::Appended(request, offset) => {
+                    SimulatedNode::push_outcome(&self.outcomes, Outcome::Appended(request, offset));
+                }
+            }
+            self.settle(index);
         }
     }
 
@@ -207,6 +236,7 @@ impl ClusterDay {
         node.channels.expire(now_ms);
         node.run_directory(now_ms);
         self.settle(index);
+        self.run_reports(index);
     }
 
     /// Does the same as a shard: waiting requests are submitted again, and the channels' commands are sent.
@@ -225,7 +255,13 @@ impl ClusterDay {
             let Some(node) = &mut self.nodes[index] else { return };
             for command in node.channels.backend_commands() {
                 self.trace.note(|| format!("{} node {index} wants {command:?}", self.now_ms));
-                node.command(command);
+                match command {
+                    BackendCommand::LoadStored { channel, load } => {
+                        let now = (self.now_ms, &mut self.random);
+                        self.store.request(self.numbers[index], channel, StoreRequest::Load(load), now);
+                    }
+                    command => node.command(command),
+                }
             }
             if ready.is_empty() {
                 return;
@@ -239,7 +275,7 @@ impl ClusterDay {
         self.published += 1;
         let data = self.published;
         // As the server does (`refused_by_cluster`).
-        if !node.cluster.has_room() {
+        if !channel.starts_with("durable:") && !node.cluster.has_room() {
             self.seen[2] += 1;
             return;
         }
@@ -258,6 +294,12 @@ impl ClusterDay {
                     SimulatedNode::push_outcome(&outcomes, Outcome::Appended(request, offset));
                 };
                 node.cluster.append(channel.clone(), namespace, payload, Box::default(), Box::new(done));
+            }
+            Submitted::Store(publication) => {
+                let what = What::Publication { channel: channel.clone(), data };
+                let (request, _) = self.await_result(index, APPEND_LIMIT_MS, what);
+                let append = StoreRequest::Append(request, publication.payload.into());
+                self.store.request(number, channel.clone(), append, (now_ms, &mut self.random));
             }
             Submitted::Done(Response::Published(_)) => {}
             Submitted::Done(Response::Refused(error)) => {
@@ -304,7 +346,7 @@ impl ClusterDay {
 
     fn take_outcomes(&mut self) {
         loop {
-            let next = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.outcomes.lock().pop_front();
             let Some(outcome) = next else { return };
             self.trace.note(|| format!("{} {outcome:?}", self.now_ms));
             let (Outcome::Appended(request, _) | Outcome::Changed(request, _) | Outcome::Purged(request)) = outcome;
@@ -399,12 +441,12 @@ impl ClusterDay {
             Submitted::Done(Response::Subscribed(subscribed)) => {
                 let top = subscribed.position.offset.0;
                 if let Some(Some(found)) = subscribed.recovered
-                    && !self.has_lost
+                    && (!self.has_lost || channel.starts_with("durable:"))
                 {
-                    let missed = between(&self.nats, &channel, from.unwrap_or_default(), top);
+                    let missed = between((&self.nats, &self.store), &channel, from.unwrap_or_default(), top);
                     let found: Vec<u64> = found.iter().map(|found| found.offset.0).collect();
                     assert!(found.iter().all(|found| missed.contains(found)), "{found:?} instead of {missed:?}");
-                    let lacking = lacking(&self.nats, &channel, (from.unwrap_or_default(), top), &found);
+                    let lacking = lacking((&self.nats, &self.store), &channel, (from.unwrap_or_default(), top), &found);
                     assert!(lacking.is_empty(), "recovered from {from:?} to {top} without {lacking:?}");
                 }
                 let Some(node) = &mut self.nodes[index] else { return };
@@ -431,15 +473,15 @@ impl ClusterDay {
         let mut broken = Vec::new();
         for delivery in deliveries {
             self.trace.note(|| format!("{} node {index} delivers {delivery:?}", self.now_ms));
-            let is_kept = delivery.channel.starts_with("kept:");
+            let is_kept = !delivery.channel.starts_with("passing:");
             let live = node.fans.iter_mut().enumerate();
             let live = live.filter(|(_, fan)| fan.channel == delivery.channel && fan.state == FanState::Live);
             for (number, fan) in live {
                 match &delivery.event {
                     ChannelEvent::Publication { publication, .. } if is_kept => {
                         let (offset, last) = (publication.offset.0, fan.last.unwrap_or_default());
-                        if !self.has_lost {
-                            let lacking = lacking(&self.nats, &fan.channel, (last, offset), &[offset]);
+                        if !self.has_lost || fan.channel.starts_with("durable:") {
+                            let lacking = lacking((&self.nats, &self.store), &fan.channel, (last, offset), &[offset]);
                             assert!(lacking.is_empty(), "{offset} came after {last} without {lacking:?}");
                         }
                         fan.last = Some(offset);
