@@ -59,6 +59,7 @@ mod hash_seed;
 mod incarnation;
 mod member;
 mod member_counts;
+mod memberships;
 #[cfg(test)]
 mod model;
 mod names;
