@@ -95,8 +95,8 @@ pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 pub use field_names::field_names;
 pub use hub::Hub;
 pub use namespace::{
-    ChannelOptions, ChannelSettings, Namespace, NamespaceIndex, Namespaces, REGISTRY_NAMESPACE, RecoveryMode,
-    SlowConsumer,
+    ChannelOptions, ChannelSettings, Namespace, NamespaceIndex, Namespaces, OTHER_NAMESPACE, REGISTRY_NAMESPACE,
+    RecoveryMode, SlowConsumer,
 };
 pub use request::{ChannelRequest, ConnectionId, Delivery, Response, ShardId};
 pub use session::{ClientProgram, Context, Effects, RefusalReport, Session};

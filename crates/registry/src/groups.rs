@@ -9,8 +9,10 @@ use crate::entry::Entry;
 use crate::hash_seed::FoldState;
 use crate::member::Member;
 use crate::member_counts::MemberCounts;
+use crate::memberships::Memberships;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
+use crate::spare::spare_capacity;
 
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -28,6 +30,7 @@ pub(crate) struct Groups {
     by_key: HashTable<u32>,
     groups: Slab<Group>,
     pub(crate) members: Slab<Member>,
+    by_owner: Memberships,
     tally: Option<MemberCounts>,
     /// The next member of the walk. [`NONE`] = no walk is in progress.
     walk: u32,
@@ -40,6 +43,7 @@ impl Groups {
             by_key: HashTable::new(),
             groups: Slab::default(),
             members: Slab::default(),
+            by_owner: Memberships::new(hasher),
             tally: classify.map(|classify| MemberCounts::new(classify, hasher)),
             walk: NONE,
         }
@@ -74,6 +78,9 @@ impl Groups {
             previous_of_group,
             next_of_owner,
             previous_of_owner,
+            next_of_kind: NONE,
+            previous_of_kind: NONE,
+            is_indexed: false,
             mark,
         });
         if let Some(neighbour) = self.members.get_mut(next_of_group) {
@@ -94,14 +101,16 @@ impl Groups {
     }
 
     fn count_in(&mut self, index: u32) {
-        let Some(is_new_kind) = self.tally.as_mut().and_then(|tally| tally.add(index, &self.members)) else { return };
+        let Some(is_new_kind) = self.tally.as_mut().and_then(|tally| tally.add(index, &mut self.members)) else {
+            return;
+        };
         let (members, kinds) = &mut self.groups[self.members[index].group].tally;
         *members += 1;
         *kinds += u32::from(is_new_kind);
     }
 
     fn count_out(&mut self, index: u32) {
-        let Some(is_last_of_kind) = self.tally.as_mut().and_then(|tally| tally.remove(index, &self.members)) else {
+        let Some(is_last_of_kind) = self.tally.as_mut().and_then(|tally| tally.remove(index, &mut self.members)) else {
             return;
         };
         let (members, kinds) = &mut self.groups[self.members[index].group].tally;
@@ -131,6 +140,7 @@ impl Groups {
     pub(crate) fn remove(&mut self, index: u32) {
         self.count_out(index);
         let Some(member) = self.members.remove(index) else { return };
+        self.by_owner.remove(index, &member, &self.members);
         if self.walk == index {
             self.walk = member.next_of_group;
         }
@@ -146,13 +156,29 @@ impl Groups {
         if group.members > 0 {
             return;
         }
-        if let Ok(entry) = self.by_key.find_entry(self.hasher.hash_one(&*group.key), |&i| i == member.group) {
+        let Groups { hasher, by_key, groups, .. } = self;
+        if let Ok(entry) = by_key.find_entry(hasher.hash_one(&*groups[member.group].key), |&i| i == member.group) {
             entry.remove();
         }
-        self.groups.remove(member.group);
-        if self.groups.len() == 0 {
-            self.by_key = HashTable::new();
+        groups.remove(member.group);
+        if let Some(capacity) = spare_capacity(by_key.len(), by_key.capacity()) {
+            by_key.shrink_to(capacity, |&i| hasher.hash_one(&*groups[i].key));
         }
+    }
+
+    /// The membership of an owner in a group. `first` begins the owner's list.
+    pub(crate) fn find_of_owner(&self, owner: u32, first: u32, group: u32) -> Option<u32> {
+        self.by_owner.find((owner, first), group, &self.members)
+    }
+
+    /// Puts a new membership at the head of its owner's list, which began with `next`. `entries`: how many entries the
+    /// owner holds now.
+    pub(crate) fn link_to_owner(&mut self, index: u32, next: u32, entries: u32) {
+        self.members[index].next_of_owner = next;
+        if let Some(neighbour) = self.members.get_mut(next) {
+            neighbour.previous_of_owner = index;
+        }
+        self.by_owner.add(index, entries, &mut self.members);
     }
 
     /// The indices of a group's members.
@@ -164,6 +190,13 @@ impl Groups {
     /// The highest index of a group plus one.
     pub(crate) fn end(&self) -> u32 {
         self.groups.end()
+    }
+
+    /// The number of entries for which there is memory.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        let of_tally = self.tally.as_ref().map_or(0, MemberCounts::capacity);
+        self.by_key.capacity() + self.groups.capacity() + self.members.capacity() + self.by_owner.capacity() + of_tally
     }
 
     /// The number of groups with members.

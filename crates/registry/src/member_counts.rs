@@ -9,77 +9,77 @@ use crate::hash_seed::FoldState;
 use crate::member::Member;
 use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
+use crate::spare::spare_capacity;
 
-/// The neighbours in the list of a kind.
-#[derive(Debug, Clone, Copy)]
-struct Links {
-    next: u32,
-    previous: u32,
-}
-
-const ALONE: Links = Links { next: NONE, previous: NONE };
-
-/// The lists of kinds. Members that are not counted need no memory here.
+/// The lists of kinds.
 #[derive(Debug)]
 pub(crate) struct MemberCounts {
     classify: Classify,
     hasher: FoldState,
     /// The first member of each kind in each group.
     heads: HashTable<u32>,
-    /// The links of each member, by its index.
-    links: Vec<Links>,
 }
 
 impl MemberCounts {
     pub(crate) fn new(classify: Classify, hasher: FoldState) -> Self {
-        MemberCounts { classify, hasher, heads: HashTable::new(), links: Vec::new() }
+        MemberCounts { classify, hasher, heads: HashTable::new() }
     }
 
     /// Adds a member to the counts. `None` = it is not counted. `Some(true)` = it is the first of its kind in its
     /// group.
-    pub(crate) fn add(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
-        let MemberCounts { classify, hasher, heads, links } = self;
+    pub(crate) fn add(&mut self, index: u32, members: &mut Slab<Member>) -> Option<bool> {
+        let MemberCounts { classify, hasher, heads } = self;
         let member = &members[index];
         let kind = classify(member.entry.meta())?;
-        if links.len() <= index as usize {
-            links.resize(index as usize + 1, ALONE);
-        }
-        links[index as usize] = ALONE;
         let hash = hasher.hash_one((member.group, kind));
-        if let Some(head) = heads.find_mut(hash, |&other| is_kind(&members[other], member.group, kind, *classify)) {
-            links[index as usize].next = *head;
-            links[*head as usize].previous = index;
-            *head = index;
-            return Some(false);
+        let is_same = |other: &u32| is_kind(&members[*other], member.group, kind, *classify);
+        let next = match heads.find_mut(hash, is_same) {
+            Some(head) => std::mem::replace(head, index),
+            None => {
+                heads.insert_unique(hash, index, |&other| hash_of(hasher, &members[other], *classify));
+                NONE
+            }
+        };
+        if let Some(neighbour) = members.get_mut(next) {
+            neighbour.previous_of_kind = index;
         }
-        heads.insert_unique(hash, index, |&other| hash_of(hasher, &members[other], *classify));
-        Some(true)
+        let member = &mut members[index];
+        (member.next_of_kind, member.previous_of_kind) = (next, NONE);
+        Some(next == NONE)
     }
 
     /// Removes a member, which must still be in the slab, from the counts. `None` = it is not counted. `Some(true)` =
     /// it was the last of its kind in its group.
-    pub(crate) fn remove(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
+    pub(crate) fn remove(&mut self, index: u32, members: &mut Slab<Member>) -> Option<bool> {
+        let MemberCounts { classify, hasher, heads } = self;
         let member = members.get(index)?;
-        let kind = (self.classify)(member.entry.meta())?;
-        let Links { next, previous } = self.links[index as usize];
-        if next != NONE {
-            self.links[next as usize].previous = previous;
+        let kind = classify(member.entry.meta())?;
+        let hash = hasher.hash_one((member.group, kind));
+        let (next, previous) = (member.next_of_kind, member.previous_of_kind);
+        if let Some(neighbour) = members.get_mut(next) {
+            neighbour.previous_of_kind = previous;
         }
-        if previous != NONE {
-            self.links[previous as usize].next = next;
+        if let Some(neighbour) = members.get_mut(previous) {
+            neighbour.next_of_kind = next;
             return Some(false);
         }
-        if let Ok(mut head) = self.heads.find_entry(self.hasher.hash_one((member.group, kind)), |&head| head == index) {
+        if let Ok(mut head) = heads.find_entry(hash, |&head| head == index) {
             if next == NONE {
                 head.remove();
             } else {
                 *head.get_mut() = next;
             }
         }
-        if self.heads.is_empty() {
-            (self.heads, self.links) = (HashTable::new(), Vec::new());
+        if let Some(capacity) = spare_capacity(heads.len(), heads.capacity()) {
+            heads.shrink_to(capacity, |&head| hash_of(hasher, &members[head], *classify));
         }
         Some(next == NONE)
+    }
+
+    /// The number of entries for which there is memory.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.heads.capacity()
     }
 }
 

@@ -9,6 +9,7 @@ use hashbrown::HashTable;
 use crate::entry::Entry;
 use crate::hash_seed::FoldState;
 use crate::slab::Slab;
+use crate::spare::spare_capacity;
 
 #[derive(Debug)]
 pub(crate) struct NameRegistration {
@@ -89,8 +90,9 @@ impl Names {
             left = None;
         }
         self.claims.remove(index);
-        if self.claims.len() == 0 {
-            self.by_name = HashTable::new();
+        let Names { hasher, by_name, claims, .. } = self;
+        if let Some(capacity) = spare_capacity(by_name.len(), by_name.capacity()) {
+            by_name.shrink_to(capacity, |&i| hasher.hash_one(claims[i].entry.key_bytes()));
         }
         left
     }
@@ -115,6 +117,12 @@ impl Names {
         if rivals.is_empty() {
             self.rivals.remove(&head);
         }
+    }
+
+    /// The number of entries for which there is memory.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.by_name.capacity() + self.claims.capacity()
     }
 
     fn hash_of(&self, index: u32) -> u64 {

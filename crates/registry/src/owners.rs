@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use crate::hash_seed::FoldState;
 use crate::slab::{NONE, Slab};
+use crate::spare::spare_capacity;
 
 /// An owner's id: 16 bytes that are unique in the cluster, such as a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,9 +101,16 @@ impl Owners {
         if let Some(neighbour) = self.slab.get_mut(owner.next) {
             neighbour.previous = owner.previous;
         }
-        if self.slab.len() == 0 {
-            self.by_id = HashTable::new();
+        let Owners { hasher, by_id, slab } = self;
+        if let Some(capacity) = spare_capacity(by_id.len(), by_id.capacity()) {
+            by_id.shrink_to(capacity, |&i| hasher.hash_one(slab[i].id));
         }
+    }
+
+    /// The number of entries for which there is memory.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.by_id.capacity() + self.slab.capacity()
     }
 
     pub(crate) fn len(&self) -> usize {

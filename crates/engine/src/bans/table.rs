@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use touchline_registry::HashSeed;
+use touchline_registry::{HashSeed, spare_capacity};
 
 use super::ban::{Ban, BanReason};
 use super::token::{TokenMark, mark_of};
@@ -210,12 +210,18 @@ impl BanTable {
                 if let Ok(entry) = self.tokens.find_entry(spread(hash), |known| known.jti == hash) {
                     entry.remove();
                 }
+                if let Some(capacity) = spare_capacity(self.tokens.len(), self.tokens.capacity()) {
+                    self.tokens.shrink_to(capacity, |known| spread(known.jti));
+                }
             }
             EndKind::User | EndKind::TokensOfUser => {
                 let is_empty =
                     |known: &UserBans| known.hash == hash && known.blocked_until_s == 0 && known.invalid_until_s == 0;
                 if let Ok(entry) = self.users.find_entry(hash, is_empty) {
                     entry.remove();
+                }
+                if let Some(capacity) = spare_capacity(self.users.len(), self.users.capacity()) {
+                    self.users.shrink_to(capacity, |known| known.hash);
                 }
             }
         }

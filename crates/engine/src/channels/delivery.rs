@@ -6,6 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::Publication;
 use touchline_protocol::publication::{Content, EncodedPush};
 use touchline_protocol::stream::{ChannelName, Offset};
+use touchline_registry::spare_capacity;
 
 use super::table::{Channel, Channels};
 use crate::request::{ChannelEvent, Delivery, Response, ShardId};
@@ -27,7 +28,12 @@ impl Channels {
     pub fn set_reactions(&mut self, name: &ChannelName, data: Option<Bytes>) {
         match data {
             Some(data) => drop(self.reactions.insert(name.clone(), Arc::new(unstored(name, data)))),
-            None => drop(self.reactions.swap_remove(name)),
+            None => {
+                self.reactions.swap_remove(name);
+                if let Some(capacity) = spare_capacity(self.reactions.len(), self.reactions.capacity()) {
+                    self.reactions.shrink_to(capacity);
+                }
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use touchline_protocol::stream::{ChannelName, Epoch, Retention};
 use touchline_protocol::{Error, Publication};
-use touchline_registry::{HashSeed, SipState};
+use touchline_registry::{HashSeed, SipState, spare_capacity};
 
 use super::backend::{BackendCommand, Backends, LogBackend};
 use super::cache::{AheadQuery, CacheState};
@@ -196,6 +196,9 @@ impl Channels {
     /// channel are judged again, because an answer for a channel that is not in the table is ignored.
     pub(super) fn forget(&mut self, name: &ChannelName) {
         let Some(forgotten) = self.table.swap_remove(name) else { return };
+        if let Some(capacity) = spare_capacity(self.table.len(), self.table.capacity()) {
+            self.table.shrink_to(capacity);
+        }
         if forgotten.can_be_awaited() {
             self.make_ready(name);
         }

@@ -1,7 +1,7 @@
 //! The inbox messages of names that clients of this node own. The store keeps the messages. The inbox knows only which
 //! of them were delivered to a client and not acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use touchline_registry::OwnerId;
 
@@ -64,7 +64,7 @@ pub(super) struct Inbox {
     /// The name of each delivered message that is not acknowledged, by the message's id.
     addresses: BTreeMap<u64, InboxAddress>,
     /// Names whose load failed, with the time of the next attempt, Unix milliseconds. The earliest comes first.
-    failed: Vec<(u64, InboxAddress)>,
+    failed: VecDeque<(u64, InboxAddress)>,
 }
 
 impl Inbox {
@@ -106,7 +106,7 @@ impl Inbox {
         let dropped = std::mem::take(&mut window.dropped);
         let Some(messages) = messages else {
             window.has_more = true;
-            self.failed.push((now_ms + RETRY_MS, address.clone()));
+            self.failed.push_back((now_ms + RETRY_MS, address.clone()));
             return (Vec::new(), None);
         };
         let mut delivered = Vec::with_capacity(messages.len());
@@ -185,7 +185,7 @@ impl Inbox {
 
     /// When the next failed load is attempted again, Unix milliseconds; `None` = no load has failed.
     pub(super) fn next_deadline_ms(&self) -> Option<u64> {
-        self.failed.first().map(|(at, _)| *at)
+        self.failed.front().map(|(at, _)| *at)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use touchline_registry::{FoldState, HashSeed};
+use touchline_registry::{FoldState, HashSeed, spare_capacity};
 
 use super::state_key::StateKey;
 
@@ -39,6 +39,9 @@ impl NodeHolding {
             return None;
         }
         self.shards.remove(key);
+        if let Some(capacity) = spare_capacity(self.shards.len(), self.shards.capacity()) {
+            self.shards.shrink_to(capacity);
+        }
         Some(false)
     }
 }

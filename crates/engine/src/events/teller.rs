@@ -16,6 +16,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use touchline_registry::{
     EntryChange, HashSeed, Limits, Output, OwnerId, Reason, RegistryEvent, Replica, ReplicaSettings, SipState,
+    spare_capacity,
 };
 
 use super::state_key::StateKey;
@@ -402,6 +403,9 @@ impl StateTeller {
             if is_empty && let Some(key) = self.keys.swap_remove(&text) {
                 self.withdraw(&text, &key);
             }
+        }
+        if let Some(capacity) = spare_capacity(self.keys.len(), self.keys.capacity()) {
+            self.keys.shrink_to(capacity);
         }
     }
 

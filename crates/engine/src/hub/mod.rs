@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 use hashbrown::{HashMap, HashTable};
 use touchline_protocol::publication::Tags;
 use touchline_protocol::stream::ChannelName;
-use touchline_registry::{FoldState, HashSeed, SipState};
+use touchline_registry::{FoldState, HashSeed, SipState, Slab, spare_capacity};
 
 pub use audience::AudienceCursor;
 pub use delivery::{DeliveryForm, DeliveryOptions};
@@ -25,7 +25,7 @@ use local::LocalSubscribers;
 use subscriber::{ChannelSubscriber, HAS_LAST, SLOT_MASK, WANTS_DELTA, WANTS_MEMBERSHIP_EVENTS};
 
 /// The index of a channel on this shard. It is valid while there is a reference to the channel ([`Hub::acquire`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LocalChannel(u32);
 
 /// A subscriber's entry in a channel.
@@ -37,8 +37,7 @@ pub struct Membership(u32);
 pub struct Hub {
     hasher: FoldState,
     by_name: HashTable<u32>,
-    audiences: Vec<Option<LocalSubscribers>>,
-    free: Vec<u32>,
+    audiences: Slab<LocalSubscribers>,
     /// The index of each membership in its channel's list.
     positions: Vec<u32>,
     free_memberships: Vec<u32>,
@@ -57,8 +56,7 @@ impl Hub {
         Hub {
             hasher,
             by_name: HashTable::new(),
-            audiences: Vec::new(),
-            free: Vec::new(),
+            audiences: Slab::default(),
             positions: Vec::new(),
             free_memberships: Vec::new(),
             filtered: HashMap::with_hasher(hasher),
@@ -77,14 +75,14 @@ impl Hub {
         self.leavers.iter_mut().flat_map(|leavers| leavers.drain(..))
     }
 
-    /// One more than the highest index of a channel.
+    /// A number above the indices of all channels.
     pub fn capacity(&self) -> u32 {
-        self.audiences.len() as u32
+        self.audiences.end()
     }
 
     /// The channel with an index; `None` = there is no such channel.
     pub fn at(&self, index: u32) -> Option<LocalChannel> {
-        self.audiences.get(index as usize).and_then(Option::as_ref).map(|_| LocalChannel(index))
+        self.audiences.get(index).map(|_| LocalChannel(index))
     }
 
     /// Takes a reference to a channel by name. The caller must release each reference with [`Hub::release`].
@@ -93,19 +91,9 @@ impl Hub {
             self.audience_mut(known).references += 1;
             return known;
         }
-        let audience = LocalSubscribers::new(name);
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.audiences[index as usize] = Some(audience);
-                index
-            }
-            None => {
-                self.audiences.push(Some(audience));
-                u32::try_from(self.audiences.len() - 1).expect("channels fit into memory, so into 32 bits")
-            }
-        };
+        let index = self.audiences.insert(LocalSubscribers::new(name));
         let Hub { hasher, by_name, audiences, .. } = self;
-        by_name.insert_unique(hasher.hash_one(name), index, |&i| hash_of(hasher, audiences, i));
+        by_name.insert_unique(hasher.hash_one(name), index, |&i| hasher.hash_one(&*audiences[i].name));
         LocalChannel(index)
     }
 
@@ -117,18 +105,20 @@ impl Hub {
             return;
         }
         debug_assert!(audience.all().next().is_none(), "members hold references");
-        let hash = hash_of(&self.hasher, &self.audiences, channel.0);
-        if let Ok(entry) = self.by_name.find_entry(hash, |&i| i == channel.0) {
+        let Hub { hasher, by_name, audiences, .. } = self;
+        if let Ok(entry) = by_name.find_entry(hasher.hash_one(&*audiences[channel.0].name), |&i| i == channel.0) {
             entry.remove();
         }
-        self.audiences[channel.0 as usize] = None;
-        self.free.push(channel.0);
+        audiences.remove(channel.0);
+        if let Some(capacity) = spare_capacity(by_name.len(), by_name.capacity()) {
+            by_name.shrink_to(capacity, |&i| hasher.hash_one(&*audiences[i].name));
+        }
     }
 
     /// The channel with this name; `None` = there is no reference to it.
     pub fn find(&self, name: &str) -> Option<LocalChannel> {
         let Hub { hasher, by_name, audiences, .. } = self;
-        let is_it = |&i: &u32| audiences[i as usize].as_ref().is_some_and(|a| &*a.name == name);
+        let is_it = |&i: &u32| &*audiences[i].name == name;
         by_name.find(hasher.hash_one(name), is_it).map(|&i| LocalChannel(i))
     }
 
@@ -148,9 +138,9 @@ impl Hub {
         if let Some(has_last) = options.delta {
             flags |= WANTS_DELTA | if has_last { HAS_LAST } else { 0 };
         }
-        let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
+        let audience = &mut self.audiences[channel.0];
         let new = || Box::new(Filtered::new(self.filter_hasher));
-        let group = options.filter.map(|filter| audience.filtered.get_or_insert_with(new).group_of(filter));
+        let group = options.filter.map(|filter| audience.filtered.get_or_insert_with(new).enter(filter));
         let members = audience.group(group);
         self.positions[membership as usize] = members.len() as u32;
         members.push(ChannelSubscriber { slot: slot | flags, membership });
@@ -173,7 +163,7 @@ impl Hub {
             members.shrink_to(members.len() * 2);
         }
         if let (Some(group), Some(filtered)) = (group, &mut audience.filtered)
-            && filtered.free_if_empty(group)
+            && filtered.leave(group)
         {
             audience.filtered = None;
         }
@@ -181,6 +171,10 @@ impl Hub {
             self.positions[moved as usize] = position as u32;
         }
         self.free_memberships.push(membership.0);
+        if self.free_memberships.len() == self.positions.len() && spare_capacity(0, self.positions.capacity()).is_some()
+        {
+            (self.positions, self.free_memberships) = (Vec::new(), Vec::new());
+        }
         if self.leavers.is_some() {
             let name = self.name(channel).clone();
             self.leavers.iter_mut().for_each(|leavers| leavers.push((name.clone(), slot)));
@@ -246,14 +240,10 @@ impl Hub {
     }
 
     fn audience(&self, channel: LocalChannel) -> &LocalSubscribers {
-        self.audiences[channel.0 as usize].as_ref().expect("a reference keeps its channel")
+        &self.audiences[channel.0]
     }
 
     fn audience_mut(&mut self, channel: LocalChannel) -> &mut LocalSubscribers {
-        self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel")
+        &mut self.audiences[channel.0]
     }
-}
-
-fn hash_of(hasher: &FoldState, audiences: &[Option<LocalSubscribers>], index: u32) -> u64 {
-    audiences[index as usize].as_ref().map_or(0, |audience| hasher.hash_one(&*audience.name))
 }

@@ -244,3 +244,42 @@ proptest! {
         prop_assert_eq!(visited, expected);
     }
 }
+
+#[test]
+fn a_channel_keeps_no_groups_of_filters_that_are_gone() {
+    let mut hub = Hub::new(HashSeed::repeatable(7));
+    let local = hub.acquire("c");
+    let join = |hub: &mut Hub, slot| {
+        hub.join(local, slot, DeliveryOptions { filter: wanted(slot), ..DeliveryOptions::default() })
+    };
+    let first = join(&mut hub, 1);
+    let others: Vec<Membership> = (2..=20_000).map(|slot| join(&mut hub, slot)).collect();
+    others.into_iter().for_each(|membership| hub.leave(local, membership));
+    let filtered = hub.audience(local).filtered.as_ref().expect("one filter is left");
+    assert_eq!((filtered.groups.len(), filtered.len()), (1, 1));
+    assert!(filtered.groups.capacity() <= 4_096);
+    hub.leave(local, first);
+    assert!(hub.audience(local).filtered.is_none());
+}
+
+#[test]
+fn the_memory_of_channels_that_are_gone_comes_back_though_others_stay() {
+    const CHANNELS: u32 = 100_000;
+    let mut hub = Hub::new(HashSeed::repeatable(7));
+    let subscribe = |hub: &mut Hub, number: u32| {
+        let local = hub.acquire(&format!("channel {number}"));
+        (local, hub.join(local, 1, DeliveryOptions::default()))
+    };
+    let kept = subscribe(&mut hub, 0);
+    let others: Vec<_> = (1..CHANNELS).map(|number| subscribe(&mut hub, number)).collect();
+    assert!(hub.capacity() >= CHANNELS && hub.by_name.capacity() >= CHANNELS as usize);
+    let leave = |hub: &mut Hub, (local, membership)| {
+        hub.leave(local, membership);
+        hub.release(local);
+    };
+    others.into_iter().for_each(|one| leave(&mut hub, one));
+    assert!(hub.capacity() <= 4_096 && hub.by_name.capacity() <= 8_192);
+    assert_eq!(hub.find("channel 0"), Some(kept.0));
+    leave(&mut hub, kept);
+    assert_eq!((hub.capacity(), hub.positions.capacity(), hub.free_memberships.capacity()), (0, 0, 0));
+}

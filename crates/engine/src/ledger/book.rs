@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexMap;
-use touchline_registry::{FoldState, HashSeed};
+use touchline_registry::{FoldState, HashSeed, spare_capacity};
 
 use crate::events::StateKey;
 
@@ -112,6 +112,9 @@ impl<C, E: Clone> LedgerBook<C, E> {
         if !self.keys.remove(key) {
             return;
         }
+        if let Some(capacity) = spare_capacity(self.keys.len(), self.keys.capacity()) {
+            self.keys.shrink_to(capacity);
+        }
         if let Some(life) = &mut self.life {
             let change = life.changes.entry(key.clone()).or_insert(PendingChange { is_gained: false, is_held: false });
             change.is_held = false;
@@ -131,6 +134,9 @@ impl<C, E: Clone> LedgerBook<C, E> {
     /// Notes that a client is gone; `how` says why. Ignores an unknown client.
     pub fn disconnect(&mut self, client: &str, how: E) {
         let Some((client, about)) = self.clients.remove_entry(client) else { return };
+        if let Some(capacity) = spare_capacity(self.clients.len(), self.clients.capacity()) {
+            self.clients.shrink_to(capacity);
+        }
         // Outside a life the client was not reported, or other nodes report its end.
         if self.life.is_some() {
             self.note(BookNote::Disconnected(client, about, how));

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
-use touchline_registry::{FoldState, HashSeed};
+use touchline_registry::{FoldState, HashSeed, spare_capacity};
 
 /// How many useless entries are dropped with each change. It is more than one, so that a table shrinks when its entries
 /// become useless.
@@ -65,7 +65,7 @@ impl<V: Default> DueTable<V> {
         let (outcome, new_due) = change(value);
         let old_due = std::mem::replace(due, new_due);
         if new_due <= now {
-            self.by_key.remove(&key);
+            self.forget(key);
         }
         if new_due != old_due || new_due <= now {
             self.by_due.remove(&(old_due, key));
@@ -92,7 +92,14 @@ impl<V: Default> DueTable<V> {
 
     fn drop_first(&mut self) {
         if let Some((_, key)) = self.by_due.pop_first() {
-            self.by_key.remove(&key);
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: u128) {
+        self.by_key.remove(&key);
+        if let Some(capacity) = spare_capacity(self.by_key.len(), self.by_key.capacity()) {
+            self.by_key.shrink_to(capacity);
         }
     }
 }

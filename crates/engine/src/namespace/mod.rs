@@ -31,7 +31,7 @@ pub(crate) const WATCH_CHANNEL_PREFIX: &str = "$registry:";
 /// The name that metrics use for channels without a namespace.
 pub(crate) const WITHOUT_NAMESPACE: &str = "without";
 /// The name that metrics use for namespaces that are not configured.
-pub(crate) const OTHER_NAMESPACE: &str = "other";
+pub const OTHER_NAMESPACE: &str = "other";
 
 /// Up to this many names are compared one by one. That is cheaper than a search, because most names differ in length.
 const FEW: usize = 16;
@@ -151,6 +151,14 @@ impl Namespaces {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let configured = self.settings.namespaces.iter().map(|namespace| namespace.name.as_str());
         [WITHOUT_NAMESPACE].into_iter().chain(configured).chain([OTHER_NAMESPACE])
+    }
+
+    /// The name of a namespace in metrics; an unknown number means [`OTHER_NAMESPACE`].
+    pub fn name_at(&self, index: NamespaceIndex) -> &str {
+        match index.get().checked_sub(1) {
+            None => WITHOUT_NAMESPACE,
+            Some(index) => self.names.get(index).map_or(OTHER_NAMESPACE, |name| name),
+        }
     }
 
     /// Whether a subscription token is required for this channel.

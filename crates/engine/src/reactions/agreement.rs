@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_registry::spare_capacity;
 
 use super::book::{BookOutput, ReactionBook};
 use super::doubt::Doubt;
@@ -23,7 +24,8 @@ impl ReactionBook {
             return;
         }
         let since = self.head;
-        let mut records = Vec::with_capacity(self.changed.len());
+        let changed = self.changed.len();
+        let mut records = Vec::with_capacity(changed);
         for channel in self.changed.drain(..) {
             let Some(totals) = self.channels.get_mut(&channel) else { continue };
             if totals.has_heard(&self.me) {
@@ -31,6 +33,9 @@ impl ReactionBook {
                 totals.note_change(&self.me, self.head, 0);
                 records.extend(totals.record(&channel, &self.me));
             }
+        }
+        if let Some(capacity) = spare_capacity(changed, self.changed.capacity()) {
+            self.changed.shrink_to(capacity);
         }
         for body in deltas(&self.me, since, self.head, records) {
             let message = LinkMessage { from: (&*self.node).into(), body };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use touchline_protocol::stream::ChannelName;
-use touchline_registry::{FoldState, HashSeed};
+use touchline_registry::{FoldState, HashSeed, spare_capacity};
 
 use super::admission::ReactionAdmission;
 use super::opening::{OpenReactions, RoundId};
@@ -138,7 +138,12 @@ impl ReactionBoard {
         }
         match open {
             Some(open) => drop(self.told.insert(channel, Arc::new(open))),
-            None => drop(self.told.remove(&channel)),
+            None => {
+                self.told.remove(&channel);
+                if let Some(capacity) = spare_capacity(self.told.len(), self.told.capacity()) {
+                    self.told.shrink_to(capacity);
+                }
+            }
         }
     }
 
@@ -214,7 +219,13 @@ impl ReactionBoard {
 
     /// Removes and returns what was counted since the last call.
     pub fn take(&mut self) -> Vec<CountedReactions> {
-        self.counting.drain().filter_map(|(channel, counting)| counting.finish(channel)).collect()
+        let counting = self.counting.len();
+        let counted = self.counting.drain().filter_map(|(channel, counting)| counting.finish(channel)).collect();
+        // A drain takes time in proportion to the capacity.
+        if let Some(capacity) = spare_capacity(counting, self.counting.capacity()) {
+            self.counting.shrink_to(capacity);
+        }
+        counted
     }
 
     /// The number of accepted reactions, and of refused messages, since the last call.

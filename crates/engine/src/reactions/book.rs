@@ -11,8 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use indexmap::{IndexMap, IndexSet};
 use touchline_protocol::stream::ChannelName;
-use touchline_registry::{HashSeed, SipState};
+use touchline_registry::{HashSeed, SipState, spare_capacity};
 
+use super::closings::Closings;
 use super::doubt::Doubt;
 use super::link::{LinkBody, LinkMessage, MalformedReactions};
 use super::opening::{OPTIONS_MAX, OpenReactions, ReactionOpening, RoundId};
@@ -94,8 +95,7 @@ pub struct ReactionBook {
     pub(super) changed: IndexSet<ChannelName, SipState>,
     /// The channels whose state has changed since they were last shown, and whether their totals have changed.
     shown_next: IndexMap<ChannelName, bool, SipState>,
-    /// When channels close automatically, Unix milliseconds.
-    closings: BTreeSet<(u64, ChannelName)>,
+    closings: Closings,
     /// The channels that are closed and not known to be published for the last time.
     unfinished: BTreeSet<ChannelName>,
     /// Nodes and contributors that they know differently, with what this node knew when it last noticed that.
@@ -127,7 +127,7 @@ impl ReactionBook {
             seen: BTreeMap::new(),
             changed: IndexSet::with_hasher(hasher),
             shown_next: IndexMap::with_hasher(hasher),
-            closings: BTreeSet::new(),
+            closings: Closings::new(seed),
             unfinished: BTreeSet::new(),
             doubted: BTreeMap::new(),
             asked: BTreeSet::new(),
@@ -358,9 +358,8 @@ impl ReactionBook {
         let is_busy = !self.changed.is_empty() || !self.shown_next.is_empty() || !self.asked.is_empty();
         let tick = is_busy.then_some(self.next_tick_ms);
         let finish = (!self.unfinished.is_empty()).then_some(self.finish_at_ms);
-        let closing = self.closings.first().map(|(at_ms, _)| *at_ms);
         let slow = [self.compare_at_ms, self.forget_at_ms];
-        [tick, finish, closing].into_iter().flatten().chain(slow).min()
+        [tick, finish, self.closings.first_ms()].into_iter().flatten().chain(slow).min()
     }
 
     /// Sends and shows what has changed since the last tick, if a tick is due, and does everything else that is due.
@@ -381,7 +380,7 @@ impl ReactionBook {
         if now_ms >= self.next_tick_ms {
             self.next_tick_ms = now_ms.saturating_add(self.limits.tick_ms);
             self.tell_changes();
-            self.outputs.extend(self.shown_next.drain(..).map(|(channel, is_news)| BookOutput::Show(channel, is_news)));
+            self.show();
             self.asked.clear();
         }
         if now_ms >= self.compare_at_ms || self.compare_at_ms > now_ms.saturating_add(COMPARE_MS) {
@@ -502,6 +501,16 @@ impl ReactionBook {
         }
     }
 
+    /// Shows what has changed since the last tick.
+    fn show(&mut self) {
+        let ReactionBook { shown_next, outputs, .. } = self;
+        let shown = shown_next.len();
+        outputs.extend(shown_next.drain(..).map(|(channel, is_news)| BookOutput::Show(channel, is_news)));
+        if let Some(capacity) = spare_capacity(shown, shown_next.capacity()) {
+            shown_next.shrink_to(capacity);
+        }
+    }
+
     /// Sends a channel to the other nodes before the next tick.
     fn tell_soon(&mut self, channel: &ChannelName) {
         self.changed.insert(channel.clone());
@@ -510,20 +519,20 @@ impl ReactionBook {
 
     /// Handles that what is open in a channel has changed.
     fn note_round(&mut self, channel: &ChannelName) {
-        self.closings.retain(|(_, other)| other != channel);
+        self.closings.set(channel, None);
         self.unfinished.remove(channel);
         let Some(totals) = self.channels.get(channel) else { return };
         if totals.closed_ms > 0 {
             return self.note_closed(channel);
         }
         if let Some(at_ms) = totals.opening.as_ref().map(|opening| opening.closes_at_ms).filter(|at_ms| *at_ms > 0) {
-            self.closings.insert((at_ms, channel.clone()));
+            self.closings.set(channel, Some(at_ms));
         }
         self.outputs.push(BookOutput::Announce(channel.clone()));
     }
 
     fn note_closed(&mut self, channel: &ChannelName) {
-        self.closings.retain(|(_, other)| other != channel);
+        self.closings.set(channel, None);
         if self.channels.get(channel).is_some_and(|totals| !totals.is_published) {
             self.unfinished.insert(channel.clone());
         }
@@ -534,8 +543,7 @@ impl ReactionBook {
 
     /// Closes channels that close automatically. Their own time is used, so that all nodes say the same.
     fn close_due(&mut self, now_ms: u64) {
-        while let Some((at_ms, channel)) = self.closings.first().filter(|(at_ms, _)| *at_ms <= now_ms).cloned() {
-            self.closings.remove(&(at_ms, channel.clone()));
+        while let Some((at_ms, channel)) = self.closings.take_due(now_ms) {
             if self.channels.get_mut(&channel).is_some_and(|totals| totals.close(at_ms)) {
                 self.note_closed(&channel);
             }
@@ -556,10 +564,13 @@ impl ReactionBook {
         for channel in over {
             self.channels.swap_remove(&channel);
             self.changed.swap_remove(&channel);
-            self.closings.retain(|(_, other)| *other != channel);
+            self.closings.set(&channel, None);
             self.unfinished.remove(&channel);
             self.outputs.push(BookOutput::Announce(channel.clone()));
             self.outputs.push(BookOutput::Show(channel, false));
+        }
+        if let Some(capacity) = spare_capacity(self.channels.len(), self.channels.capacity()) {
+            self.channels.shrink_to(capacity);
         }
         if self.channels.is_empty() {
             self.doubted.clear();

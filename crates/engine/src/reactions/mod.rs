@@ -11,6 +11,7 @@ mod admission;
 mod agreement;
 mod board;
 mod book;
+mod closings;
 mod doubt;
 mod link;
 mod opening;

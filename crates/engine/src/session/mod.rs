@@ -37,6 +37,7 @@ mod server;
 mod state;
 mod subscribe;
 mod subscription;
+mod subscriptions;
 mod ticket;
 mod transport;
 mod weight;
@@ -91,7 +92,7 @@ impl Session {
         self.give_back_unused(context);
         self.phase = Phase::Closed;
         self.rare = None;
-        for subscription in std::mem::take(&mut self.subscriptions) {
+        for subscription in self.subscriptions.take() {
             self.release(subscription, None, context);
         }
         if std::mem::take(&mut self.has_entries) {

@@ -51,7 +51,7 @@ impl Session {
             Ticket::Subscribe { serial, .. } | Ticket::Connect { serial } | Ticket::Server { serial } => serial,
             Ticket::Reply { .. } | Ticket::Directory { .. } | Ticket::Registrations => return None,
         };
-        let subscription = self.subscriptions.iter().find(|subscription| subscription.serial == serial)?;
+        let subscription = &self.subscriptions[self.subscriptions.find_serial(serial)?];
         let fits = subscription.filter().is_none_or(|filter| filter.fits(&reactions.tags()));
         let form = if subscription.is_delta { DeliveryForm::Whole } else { DeliveryForm::Plain };
         (fits && subscription.membership.is_some()).then_some(form)

@@ -194,11 +194,13 @@ impl Session {
     /// Whether the request to this channel's home is still delayed. Drops the request.
     pub(super) fn is_deferred(&mut self, channel: &str) -> bool {
         let Phase::Connecting(connecting) = &mut self.phase else { return false };
-        let before = connecting.deferred.len();
-        connecting.deferred.retain(|outbound| *outbound.channel != *channel);
-        let dropped = before - connecting.deferred.len();
-        connecting.awaited -= dropped;
-        dropped > 0
+        // If all subscriptions end, the last one ends first.
+        let Some(place) = connecting.deferred.iter().rposition(|outbound| *outbound.channel == *channel) else {
+            return false;
+        };
+        connecting.deferred.remove(place);
+        connecting.awaited -= 1;
+        true
     }
 
     pub(super) fn handle_registered(&mut self, response: Response, context: &mut Context<'_>) {

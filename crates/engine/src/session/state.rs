@@ -11,7 +11,7 @@ use super::counted::RareState;
 use super::effects::Outbound;
 use super::flow::Flow;
 use super::heartbeat::Heartbeat;
-use super::subscription::Subscription;
+use super::subscriptions::Subscriptions;
 use super::transport::TransportMode;
 use crate::bans::TokenMark;
 use crate::directory::client_text;
@@ -75,7 +75,7 @@ pub struct Session {
     /// The token that the client showed last for its connection.
     pub(super) token: TokenMark,
     pub(super) conn_info: Option<Box<Bytes>>,
-    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) subscriptions: Subscriptions,
     pub(super) next_serial: u32,
     /// When the connection expires, Unix seconds; 0 = never.
     pub(super) expire_at_s: u32,
@@ -112,7 +112,7 @@ impl Session {
             user: Box::default(),
             token: TokenMark::NONE,
             conn_info: None,
-            subscriptions: Vec::new(),
+            subscriptions: Subscriptions::default(),
             next_serial: 0,
             expire_at_s: 0,
             is_loopback,
@@ -185,7 +185,6 @@ impl Session {
     }
 
     pub(super) fn find(&self, channel: &str, hub: &Hub) -> Option<usize> {
-        let channel = hub.find(channel)?;
-        self.subscriptions.iter().position(|s| s.channel == channel)
+        self.subscriptions.find(hub.find(channel)?)
     }
 }

@@ -262,13 +262,6 @@ impl Session {
         self.subscriptions.len() < context.node.client.channel_limit
     }
 
-    /// Reserves memory for one subscription, because most clients have one.
-    fn make_room_for_one(&mut self) {
-        if self.subscriptions.capacity() == 0 {
-            self.subscriptions.reserve_exact(1);
-        }
-    }
-
     /// Adds the subscription, and sends the subscribe to the channel's home.
     pub(super) fn begin(
         &mut self,
@@ -315,7 +308,6 @@ impl Session {
         self.next_serial += 1;
         let is_refreshed_by_hook = options.sub_refresh_proxy_enabled && grant.expire_at_s > 0;
         let local = acquire(channel, options.drop_after_us(), context);
-        self.make_room_for_one();
         self.subscriptions.push(Subscription {
             channel: local,
             membership: None,
@@ -342,7 +334,7 @@ impl Session {
     /// Handles the home's response: from now on the client gets the channel's publications. Returns the subscription's
     /// index; `None` = it has ended meanwhile, or the home refused it.
     pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
-        let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
+        let index = self.subscriptions.find_serial(serial)?;
         let namespaces = &context.node.namespaces;
         context.effects.namespace = namespaces.index_of(context.hub.name(self.subscriptions[index].channel));
         let Response::Subscribed(subscribed) = response else {

@@ -25,14 +25,10 @@ impl Table {
         let group = self.groups.find_or_insert(entry.key());
         let owner = self.owners.find_or_insert(authority, entry.owner(), &mut self.authorities[authority].first_owner);
         let index = self.groups.insert(group, owner, entry, mark);
-        let next = self.owners.get(owner).first_member;
-        self.groups.members[index].next_of_owner = next;
-        if let Some(neighbour) = self.groups.members.get_mut(next) {
-            neighbour.previous_of_owner = index;
-        }
         let holder = self.owners.get_mut(owner);
-        holder.first_member = index;
+        let next = std::mem::replace(&mut holder.first_member, index);
         holder.entries += 1;
+        self.groups.link_to_owner(index, next, holder.entries);
         self.account_member(authority, index, true);
         let entry = self.entry_of_member(index);
         self.events.push(RegistryEvent { change: EntryChange::Joined, entry, reason });
@@ -48,15 +44,8 @@ impl Table {
 
     pub(super) fn find_member(&self, authority: u32, group: &str, owner: OwnerId) -> Option<u32> {
         let group = self.groups.find(group)?;
-        let mut next = self.owners.get(self.owners.find(authority, owner)?).first_member;
-        while next != NONE {
-            let member = &self.groups.members[next];
-            if member.group == group {
-                return Some(next);
-            }
-            next = member.next_of_owner;
-        }
-        None
+        let owner = self.owners.find(authority, owner)?;
+        self.groups.find_of_owner(owner, self.owners.get(owner).first_member, group)
     }
 
     pub(super) fn remove_member(&mut self, authority: u32, index: u32, reason: Reason) {

@@ -4,6 +4,8 @@
 mod authorities;
 mod claims;
 mod members;
+#[cfg(test)]
+mod memory_tests;
 mod name_walk;
 mod read;
 mod state;

@@ -153,7 +153,7 @@ impl ExactRows<'_> {
 fn count(node: &Node, row: &ExactRow) {
     let namespaces = &node.generation().session.namespaces;
     let counts = node.metrics_here().sessions.of_channel(namespaces, &row.channel);
-    counts.inspect(|counts| counts.published(row.publication.payload.len()));
+    counts.published(row.publication.payload.len());
 }
 
 fn append_of(row: &ExactRow) -> Append {

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use touchline_engine::directory::{Directory, DirectoryRequest, Requester, Walk};
-use touchline_registry::OwnerId;
+use touchline_registry::{OwnerId, spare_capacity};
 
 use crate::runtime::reply_to::ReplyTo;
 
@@ -27,7 +27,8 @@ struct QueuedRequest {
 #[derive(Default)]
 pub(crate) struct Walks {
     queues: HashMap<QueueId, VecDeque<QueuedRequest>>,
-    /// Queues in the order in which they are served. The queue whose walk is under way is not among them.
+    /// Queues in the order in which they are served. The queue whose walk is under way is not among them. Some queues
+    /// may no longer exist.
     turn: VecDeque<QueueId>,
     under_way: Option<(QueueId, Walk<ReplyTo>)>,
     /// How many requests the server API has made so far.
@@ -67,15 +68,20 @@ impl Walks {
         let id = QueueId::Client(client);
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.retain(|queued| matches!(queued.request, DirectoryRequest::Send { .. }));
-        self.under_way.take_if(|(other, walk)| *other == id && !walk.is_send());
+        let is_empty = queue.is_empty();
+        // The queue of the walk under way is not in `turn`. Other queues keep their place there, even if they are
+        // removed: a search would take time in proportion to the number of clients.
         if self.under_way.as_ref().is_some_and(|(other, _)| *other == id) {
-            return;
+            if self.under_way.take_if(|(_, walk)| !walk.is_send()).is_none() {
+                return;
+            }
+            self.turn.extend((!is_empty).then_some(id));
         }
-        self.turn.retain(|other| *other != id);
-        if queue.is_empty() {
+        if is_empty {
             self.queues.remove(&id);
-        } else {
-            self.turn.push_back(id);
+            if let Some(capacity) = spare_capacity(self.queues.len(), self.queues.capacity()) {
+                self.queues.shrink_to(capacity);
+            }
         }
     }
 
@@ -84,12 +90,22 @@ impl Walks {
         self.queues.is_empty()
     }
 
+    /// The queue whose turn it is. Queues that [`Walks::forget`] has removed are passed over.
+    fn next_queue(&mut self) -> Option<QueueId> {
+        while let Some(id) = self.turn.pop_front() {
+            if self.queues.contains_key(&id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
     /// Runs one step of the walk under way, or of the next one.
     pub(crate) fn step(&mut self, directory: &mut Directory<ReplyTo>, now_ms: u64) {
         let (id, walk) = match self.under_way.take() {
             Some((id, walk)) => (id, directory.step(walk, now_ms)),
             None => {
-                let Some(id) = self.turn.pop_front() else { return };
+                let Some(id) = self.next_queue() else { return };
                 let next = self.queues.get_mut(&id).and_then(VecDeque::pop_front).filter(QueuedRequest::is_wanted);
                 (id, next.and_then(|queued| queued.begin(directory, now_ms)))
             }

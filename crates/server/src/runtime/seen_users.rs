@@ -10,6 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use touchline_lock::Lock;
+use touchline_registry::spare_capacity;
 use touchline_store::SeenUser;
 
 use super::meters::{Counter, gauge};
@@ -161,6 +162,9 @@ impl SeenTable {
             {
                 self.in_order.remove(&place);
             }
+        }
+        if let Some(capacity) = spare_capacity(self.by_user.len(), self.by_user.capacity()) {
+            self.by_user.shrink_to(capacity);
         }
     }
 

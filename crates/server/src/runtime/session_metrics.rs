@@ -7,8 +7,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use touchline_engine::session::{CommandMethod, SessionCount, SubscribeOutcome};
-use touchline_engine::{NamespaceIndex, Namespaces};
-use touchline_lock::Lock;
+use touchline_engine::{NamespaceIndex, Namespaces, OTHER_NAMESPACE};
+use touchline_lock::{Lock, LockGuard};
 use touchline_protocol::Unsubscribe;
 
 use super::code_counts::{CodeCounts, CodeKind, encode_codes};
@@ -57,6 +57,8 @@ impl NumberedNamespaces {
     }
 }
 
+type NamedCounts = BTreeMap<Box<str>, Arc<NamespaceCounts>>;
+
 /// What the sessions of one shard have done. One thread at a time counts, and any thread reads.
 #[derive(Debug)]
 pub(crate) struct SessionMetrics {
@@ -65,7 +67,7 @@ pub(crate) struct SessionMetrics {
     unsubscribes: CodeCounts,
     recovered_publications: Amounts,
     /// The counters by namespace since the node started. A namespace that a reload removes keeps its counts.
-    namespaces: Lock<BTreeMap<Box<str>, Arc<NamespaceCounts>>>,
+    namespaces: Lock<NamedCounts>,
 }
 
 impl Default for SessionMetrics {
@@ -83,19 +85,18 @@ impl Default for SessionMetrics {
 impl SessionMetrics {
     /// The counters of the namespaces of a configuration.
     pub(crate) fn numbered(&self, namespaces: &Namespaces) -> NumberedNamespaces {
-        let mut known = self.namespaces.lock();
-        let names: Vec<&str> = namespaces.names().collect();
-        let other = names.last().copied().unwrap_or_default();
-        let of_name = |name: &&str| {
-            let is_room = known.len() < NAMESPACES_MAX || known.contains_key(*name);
-            Arc::clone(known.entry((if is_room { *name } else { other }).into()).or_default())
-        };
-        NumberedNamespaces(names.iter().map(of_name).collect())
+        let mut known = self.known();
+        NumberedNamespaces(namespaces.names().map(|name| of_name(&mut known, name)).collect())
     }
 
     /// The counters of a channel's namespace. This takes a lock, so it is not for every publication.
-    pub(crate) fn of_channel(&self, namespaces: &Namespaces, channel: &str) -> Option<Arc<NamespaceCounts>> {
-        self.numbered(namespaces).get(namespaces.index_of(channel)).map(Arc::clone)
+    pub(crate) fn of_channel(&self, namespaces: &Namespaces, channel: &str) -> Arc<NamespaceCounts> {
+        let name = namespaces.name_at(namespaces.index_of(channel));
+        of_name(&mut self.known(), name)
+    }
+
+    fn known(&self) -> LockGuard<'_, NamedCounts> {
+        self.namespaces.lock()
     }
 
     /// Counts something that a session has done.
@@ -133,7 +134,7 @@ impl SessionMetrics {
 
     /// The numbers of publications and deliveries, over all namespaces.
     pub(crate) fn traffic(&self) -> (u64, u64) {
-        let namespaces = self.namespaces.lock();
+        let namespaces = self.known();
         let sum = |pick: fn(&NamespaceCounts) -> &Counter| namespaces.values().map(|counts| pick(counts).get()).sum();
         (sum(|counts| &counts.publications), sum(|counts| &counts.deliveries))
     }
@@ -146,6 +147,15 @@ impl SessionMetrics {
         self.count(SessionCount::Recovery { namespace, publications: Some(1) }, &namespaces);
         self.count(SessionCount::Unsubscribe(0), &namespaces);
     }
+}
+
+/// The counters of a namespace by its name, or of all other namespaces if there is no room for it.
+fn of_name(known: &mut NamedCounts, name: &str) -> Arc<NamespaceCounts> {
+    if let Some(counts) = known.get(name) {
+        return Arc::clone(counts);
+    }
+    let name = if known.len() < NAMESPACES_MAX { name } else { OTHER_NAMESPACE };
+    Arc::clone(known.entry(name.into()).or_default())
 }
 
 type OfNamespace = (&'static str, &'static str, fn(&NamespaceCounts) -> &Counter);
@@ -190,7 +200,7 @@ pub(super) fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, shards: &[&Se
 fn by_name(shards: &[&SessionMetrics]) -> BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> {
     let mut all: BTreeMap<Box<str>, Vec<Arc<NamespaceCounts>>> = BTreeMap::new();
     for shard in shards {
-        for (name, counts) in shard.namespaces.lock().iter() {
+        for (name, counts) in shard.known().iter() {
             all.entry(name.clone()).or_default().push(Arc::clone(counts));
         }
     }
@@ -246,7 +256,7 @@ mod tests {
         let (first, then) = (namespaces(&["chat", "news"]), namespaces(&["news"]));
         metrics.numbered(&first).get(first.index_of("news:1")).expect("there").published(10);
         metrics.numbered(&then).get(then.index_of("news:2")).expect("there").published(5);
-        metrics.numbered(&then).get(then.index_of("chat:1")).expect("there").published(1);
+        metrics.of_channel(&then, "chat:1").published(1);
         metrics.numbered(&then).get(then.index_of("plain")).expect("there").delivered(3, 7);
         let all = by_name(&[&metrics]);
         let of = |name: &str| {

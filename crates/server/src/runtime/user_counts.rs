@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use touchline_engine::session::UserCounter;
 use touchline_lock::{Lock, LockGuard};
+use touchline_registry::spare_capacity;
 
 /// How many parts the table has. Each has its own lock, so that shards rarely wait for each other.
 const STRIPES: usize = 64;
@@ -51,6 +52,9 @@ impl UserCounter for UserCounts {
             *count -= 1;
             if *count == 0 {
                 stripe.remove(user);
+                if let Some(capacity) = spare_capacity(stripe.len(), stripe.capacity()) {
+                    stripe.shrink_to(capacity);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use touchline_engine::events::{HeldChanges, StateKey};
+use touchline_registry::spare_capacity;
 
 use super::connections::{Connections, NONE};
 use crate::runtime::connected_users::ConnectedUsers;
@@ -84,6 +85,10 @@ impl Users {
         } else if let Ok(mut entry) = self.first.find_entry(hash, |&head| head == slot) {
             if next == NONE {
                 entry.remove();
+                if let Some(capacity) = spare_capacity(self.first.len(), self.first.capacity()) {
+                    let hash_of = |&s: &u32| connections.get(s).map_or(0, |c| self.hasher.hash_one(c.session.user()));
+                    self.first.shrink_to(capacity, hash_of);
+                }
                 if let Some(connection) = connections.get(slot) {
                     let user = connection.session.user();
                     self.connected_users.leave(user);
