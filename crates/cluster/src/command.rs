@@ -82,10 +82,12 @@ pub(crate) enum ClusterCommand {
         channel: ChannelName,
         namespace: NamespaceName,
         marker: fn(Offset) -> Vec<u8>,
+        charge: OutgoingCharge,
         done: OnPurged,
     },
     ChangeFact {
         change: FactChange,
+        charge: OutgoingCharge,
         done: OnFactChanged,
     },
     Tell(OutsideBatch),

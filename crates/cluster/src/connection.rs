@@ -28,6 +28,7 @@ use crate::neighbours::ReportedNodes;
 use crate::open_streams::{OpenStreams, OpenedStream};
 use crate::outage::OutageLog;
 use crate::outcome::{append, change_fact, purge};
+use crate::room::OutgoingCharge;
 use crate::settings::{JoinOptions, StreamSettings};
 use crate::subject::Subjects;
 use crate::time::{Instant, Ticks, now, sleep, timeout};
@@ -473,10 +474,10 @@ impl ConnectedNode {
             }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append(append) => self.append(append),
-            ClusterCommand::Purge { channel, namespace, marker, done } => {
-                self.purge((channel, namespace), marker, done)
+            ClusterCommand::Purge { channel, namespace, marker, charge, done } => {
+                self.purge((channel, namespace, marker, charge), done)
             }
-            ClusterCommand::ChangeFact { change, done } => self.change_fact(change, done),
+            ClusterCommand::ChangeFact { change, charge, done } => self.change_fact((change, charge), done),
             ClusterCommand::SetStreams { streams, done } => self.set_streams(streams, done),
             ClusterCommand::SetConfiguration(configuration) => {
                 let step = self.members.set_configuration(configuration);
@@ -503,13 +504,13 @@ impl ConnectedNode {
     }
 
     /// Removes a history, and reports the result.
-    fn purge(&self, (channel, namespace): (ChannelName, NamespaceName), marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
+    fn purge(&self, removed: (ChannelName, NamespaceName, fn(Offset) -> Vec<u8>, OutgoingCharge), done: OnPurged) {
         let Some(streams) = self.streams() else { return done(Err(StreamError::NotOpen)) };
-        drop(tokio::spawn(purge(streams, Arc::clone(&self.outages), (channel, namespace, marker), done)));
+        drop(tokio::spawn(purge(streams, Arc::clone(&self.outages), removed, done)));
     }
 
     /// Changes a shared fact, and reports the result.
-    fn change_fact(&self, change: FactChange, done: OnFactChanged) {
+    fn change_fact(&self, change: (FactChange, OutgoingCharge), done: OnFactChanged) {
         if !self.client.is_up() {
             return done(Err(FactError::NotConnected));
         }

@@ -124,6 +124,9 @@ pub enum StreamError {
         /// The name of the stream.
         stream: String,
     },
+    /// The removal of a history took too long. It may be done nevertheless.
+    #[error("removing a history: no answer in time; check that a majority of its NATS servers is up")]
+    TimedOut,
     /// A history changed faster than it could be read.
     #[error("reading a history from the stream {stream}: publications were removed meanwhile; raise history_size")]
     Unstable {
@@ -139,6 +142,9 @@ pub enum FactError {
     /// There is no connection to NATS now.
     #[error("NATS can't be reached")]
     NotConnected,
+    /// Too many messages wait to be written to NATS.
+    #[error("too many messages wait for NATS: it is slow, or does not answer")]
+    NoRoom,
     /// NATS does not have JetStream.
     #[error(
         "NATS has no JetStream, where shared facts such as bans are kept: switch it on (jetstream {{}} in its \
@@ -195,8 +201,11 @@ pub enum FactError {
         /// Why the fact cannot be decoded, and what to do.
         reason: UnreadableFact,
     },
-    /// The bucket was not read in time.
-    #[error("reading the bucket of shared facts: no answer in time; check that a majority of its NATS servers is up")]
+    /// The bucket was not read or changed in time.
+    #[error(
+        "reading or changing the bucket of shared facts: no answer in time; check that a majority of its NATS servers \
+         is up"
+    )]
     TimedOut,
 }
 

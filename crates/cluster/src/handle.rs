@@ -13,7 +13,7 @@ use crate::command::{
     ChargedBytes, ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet,
     StreamAppend,
 };
-use crate::errors::StreamError;
+use crate::errors::{FactError, StreamError};
 use crate::room::OutgoingRoom;
 use crate::settings::StreamSettings;
 use crate::telling::{OnMessagesTold, OutsideBatch, OutsideMessage};
@@ -197,7 +197,8 @@ impl Cluster {
     /// Removes the history of a channel, and stores a marker instead, which all subscribed nodes receive. `marker`
     /// makes the marker's payload from the last offset that is removed.
     pub fn purge(&self, channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
-        self.send(ClusterCommand::Purge { channel, namespace, marker, done });
+        let Some(charge) = self.room.take(channel.len()) else { return done(Err(StreamError::NoRoom)) };
+        self.send(ClusterCommand::Purge { channel, namespace, marker, charge, done });
     }
 
     /// Sets the namespaces whose histories are kept. Missing streams are created, and streams that differ are changed.
@@ -219,7 +220,8 @@ impl Cluster {
 
     /// Changes a shared fact. [`crate::ClusterEvent::Facts`] reports the change before `done` receives the result.
     pub fn change_fact(&self, change: FactChange, done: OnFactChanged) {
-        self.send(ClusterCommand::ChangeFact { change, done });
+        let Some(charge) = self.room.take(change.key().name.len()) else { return done(Err(FactError::NoRoom)) };
+        self.send(ClusterCommand::ChangeFact { change, charge, done });
     }
 
     /// Sends messages to receivers outside the cluster, in their order, under a subject of the operator. `done`

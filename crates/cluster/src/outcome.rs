@@ -1,25 +1,33 @@
 //! Changes in NATS with a caller that waits for the outcome. Each runs as a separate task and reports its result.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use touchline_protocol::fact::{FactChange, FactsEvent};
 use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
 
 use crate::command::{OnFactChanged, OnPurged, StreamAppend};
+use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
 use crate::history::Streams;
 use crate::loader::Checks;
 use crate::outage::OutageLog;
+use crate::room::OutgoingCharge;
+use crate::time::timeout;
+
+/// How long the removal of a history or the change of a fact may take. Then its result is unknown.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Changes a shared fact and reports the result. A failure is logged.
 pub(crate) async fn change_fact(
     bucket: FactBucket,
     (events, outages): (ClusterEventSink, Arc<OutageLog>),
-    change: FactChange,
+    (change, _charge): (FactChange, OutgoingCharge),
     done: OnFactChanged,
 ) {
-    match bucket.change(&change).await {
+    let changed = timeout(CHANGE_TIMEOUT, bucket.change(&change)).await;
+    match changed.unwrap_or(Err(FactError::TimedOut)) {
         Ok(revision) => {
             if let Some(revision) = revision {
                 events(ClusterEvent::Facts(FactsEvent::Written { change, revision }));
@@ -53,10 +61,11 @@ pub(crate) async fn append(
 pub(crate) async fn purge(
     streams: Streams,
     outages: Arc<OutageLog>,
-    (channel, namespace, marker): (ChannelName, NamespaceName, fn(Offset) -> Vec<u8>),
+    (channel, namespace, marker, _charge): (ChannelName, NamespaceName, fn(Offset) -> Vec<u8>, OutgoingCharge),
     done: OnPurged,
 ) {
-    let purged = streams.purge(&channel, &namespace, marker).await;
+    let purged = timeout(CHANGE_TIMEOUT, streams.purge(&channel, &namespace, marker)).await;
+    let purged = purged.unwrap_or(Err(StreamError::TimedOut));
     if let Err(error) = &purged {
         outages.fail(error);
     }

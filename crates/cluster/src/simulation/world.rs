@@ -38,7 +38,7 @@ const CALM_STEP_MS: u64 = 20;
 /// The longest time that a caller waits for the result of a publication, milliseconds.
 const APPEND_LIMIT_MS: u64 = 5_500;
 /// The longest time that a caller waits for the change of a ban or the removal of a history, milliseconds.
-pub(super) const CHANGE_LIMIT_MS: u64 = 30_000;
+pub(super) const CHANGE_LIMIT_MS: u64 = 10_500;
 /// The most bytes by which the last message exceeds the limit of those that wait.
 const LAST_MESSAGE: usize = 8 << 10;
 
