@@ -26,8 +26,9 @@ use touchline_testkit::seeds::{Trace, compare, seeds, simulate};
 
 use self::world::{ClusterDay, KINDS};
 
-/// The number of days of a usual run.
-const DAYS: u64 = 100;
+/// The number of days of a usual run, and with TOUCHLINE_LONG.
+const DAYS: u64 = 150;
+const LONG_DAYS: u64 = 100_000;
 
 /// Simulates a day. Returns how often each kind of trouble happened.
 fn day(seed: u64, trace: Trace) -> ([u64; KINDS.len()], Trace) {
@@ -53,5 +54,6 @@ fn a_seed_gives_the_same_day_in_every_process() {
 
 #[test]
 fn a_cluster_keeps_its_promises_under_faults() {
-    simulate(seeds(DAYS), KINDS, |seed| day(seed, Trace::Off).0);
+    let is_long = std::env::var_os("TOUCHLINE_LONG").is_some();
+    simulate(seeds(if is_long { LONG_DAYS } else { DAYS }), KINDS, |seed| day(seed, Trace::Off).0);
 }

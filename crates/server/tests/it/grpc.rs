@@ -84,8 +84,9 @@ fn every_operation_answers_over_grpc_what_it_answers_over_http() {
     let caller = caller(&server);
     server.publish("history:a", json!({"n": 1}));
     let mut answers = 0;
-    // These operations return figures that change from one call to the next.
-    let passing = ["info", "overview", "overview_history", "publish", "broadcast"];
+    // These operations return figures that change from one call to the next, or a page that ends early on a busy
+    // machine.
+    let passing = ["connections", "info", "overview", "overview_history", "publish", "broadcast"];
     for operation in operations() {
         let example: Value = serde_json::from_str(operation.example).expect("JSON");
         let over_http = without_empty(&server.api(operation.name, example.clone()));
