@@ -12,10 +12,10 @@ use touchline_config::keys::{self, KEYS, ValueKind};
 use touchline_config::redact;
 
 use crate::api_arguments::{ApiArguments, CallArguments, duration};
-use crate::built::BUILT;
 use crate::operator_arguments::{
     CheckArguments, HealthArguments, PrintConfigArguments, ReportArguments, TopArguments, TraceArguments,
 };
+use crate::{built::BUILT, mistakes::with_tip};
 
 /// Touchline, a live-event server: a reporter posts an event, and every fan sees it within milliseconds.
 ///
@@ -59,7 +59,7 @@ impl Arguments {
     /// Parses the command line. A mistake, `--help` and `--version` print a text and end the process.
     pub(crate) fn read() -> Self {
         let (words, keys) = take_keys(std::env::args_os());
-        let mut arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| {
+        let mut arguments = Arguments::try_parse_from(words).map_err(with_tip).unwrap_or_else(|error| {
             let text = error.to_string();
             match redact(&text) {
                 Cow::Borrowed(_) => error.exit(),

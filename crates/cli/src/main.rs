@@ -34,6 +34,7 @@ mod configuration_source;
 mod demo;
 mod descriptors;
 mod logging;
+mod mistakes;
 mod operator_arguments;
 mod secret;
 mod service_manager;

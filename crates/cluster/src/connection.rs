@@ -192,6 +192,7 @@ impl ConnectedNode {
             started_ms: settings.started_ms,
             versions: (*VERSIONS.start(), *VERSIONS.end()),
             program: settings.program.clone(),
+            name: settings.name.clone(),
             configuration: settings.configuration,
             facts: if settings.has_facts { "NATS" } else { "PostgreSQL" }.to_owned(),
             ..Hello::default()

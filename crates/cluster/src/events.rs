@@ -15,7 +15,7 @@ pub enum ClusterEvent {
     Linked(bool),
     /// This node takes part from now on. It contains the other nodes in sight.
     Joined(Vec<Arc<str>>),
-    /// The nodes in sight whose configuration differs from this one's.
+    /// The nodes in sight whose configuration differs from this one's, by name; by id, if a node states no name.
     NodesWithOtherConfiguration(Vec<Arc<str>>),
     /// The room of the other nodes in sight, reported whenever it changes.
     Room(ClusterRoom),

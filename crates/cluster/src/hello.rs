@@ -23,6 +23,9 @@ pub(crate) struct Hello {
     /// Where the sender keeps shared facts. Empty = not stated.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) facts: String,
+    /// The name of the sender, for people. Empty = not stated.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
     /// A digest of the sender's configuration. 0 = not stated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) configuration: u32,
@@ -53,7 +56,23 @@ impl Hello {
         self.configuration != 0 && other.configuration != 0 && self.configuration != other.configuration
     }
 
+    /// The name of the node; its id, if it states no name.
+    pub(crate) fn label(&self) -> &str {
+        if self.name.is_empty() { &self.node } else { &self.name }
+    }
+
     pub(crate) fn is_before(&self, other: &Hello) -> bool {
         (self.started_ms, &self.node) < (other.started_ms, &other.node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_named_by_its_name_or_by_its_id() {
+        let of = |name: &str| Hello { node: "1f".into(), name: name.into(), ..Hello::default() };
+        assert_eq!([of("vm_1").label(), of("").label()], ["vm_1", "1f"]);
     }
 }

@@ -148,7 +148,7 @@ impl Members {
 
     fn those(&self, is_meant: impl Fn(&Hello) -> bool) -> Vec<Arc<str>> {
         let meant = self.members.iter().filter(|(_, member)| is_meant(&member.hello));
-        meant.map(|(node, _)| Arc::clone(node)).collect()
+        meant.map(|(_, member)| member.hello.label().into()).collect()
     }
 
     /// Sets the digest of this node's configuration. The other nodes are notified at once.

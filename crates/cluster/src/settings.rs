@@ -27,6 +27,8 @@ pub struct JoinOptions {
     pub has_facts: bool,
     /// The limit of messages that wait to be written to NATS, bytes. Beyond it messages are refused. 0 = 64 MiB.
     pub outgoing_max_size: usize,
+    /// The name of the node, for people. Empty = it has none.
+    pub name: String,
     /// A digest of the configuration, which should be the same on all nodes. 0 = not stated.
     pub configuration: u32,
 }

@@ -459,7 +459,7 @@ impl Node {
         peers > self.peers.swap(peers, Relaxed)
     }
 
-    /// The ids of the nodes whose configuration differs from that of this node.
+    /// The names (or ids) of the nodes whose configuration differs from that of this node.
     pub(crate) fn others_with_other_configuration(&self) -> Vec<Arc<str>> {
         self.nodes_with_other_configuration.lock().clone()
     }

@@ -32,7 +32,7 @@ pub enum CompactError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The database file does not exist.
-    #[error("{0}: there is no database; check the key `url` of the database and the directory that it is relative to")]
+    #[error("{0}: there is no database; check store.primary.url, and the directory that it is relative to")]
     Missing(String),
     /// A running node uses the file.
     #[error("{0}: a node uses this database: stop the node, compact the database, then start the node again")]

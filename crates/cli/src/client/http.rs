@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::tls::{explain, server_name};
-use super::url::ServerUrl;
+use super::url::{ServerUrl, cannot_connect};
 
 /// Maximum size of the head of an answer, bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -123,8 +123,8 @@ async fn connect(url: &ServerUrl, end: Instant) -> Result<TcpStream> {
     let found = found.map_err(|_| anyhow!("failed to find {} in time", url.host))?;
     let addresses: Vec<_> = found.with_context(|| format!("failed to find {}", url.host))?.collect();
     let connected = timeout_at(end, TcpStream::connect(&addresses[..])).await;
-    let connected = connected.map_err(|_| anyhow!("failed to connect to {} in time", url.authority()))?;
-    let stream = connected.with_context(|| format!("failed to connect to {}", url.authority()))?;
+    let connected = connected.map_err(|_| anyhow!("{}: no answer in time", cannot_connect(url)))?;
+    let stream = connected.with_context(|| cannot_connect(url))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

@@ -121,7 +121,7 @@ pub(crate) fn explain(error: io::Error, url: &ServerUrl) -> Error {
     let reason = match cause {
         Some(rustls::Error::InvalidCertificate(reason)) => reason,
         Some(rustls::Error::InvalidMessage(_)) => {
-            let text = format!("{authority} does not use TLS: use a URL that begins with http:// or ws://");
+            let text = format!("{authority} does not use TLS: use a URL that begins with http:// (for watch: ws://)");
             return Error::new(TlsRefusal(text));
         }
         _ => return Error::new(error).context(format!("the TLS handshake with {authority} failed")),

@@ -84,8 +84,13 @@ impl ServerUrl {
                 Err(error) => last = error,
             }
         }
-        Err(last).with_context(|| format!("failed to connect to {}", self.authority()))
+        Err(last).with_context(|| cannot_connect(self))
     }
+}
+
+/// Says what to do if a server cannot be reached.
+pub(super) fn cannot_connect(url: &ServerUrl) -> String {
+    format!("failed to connect to {}: see that the server runs, and that this is its http_server.port", url.authority())
 }
 
 /// The text of a URL without everything before its last `@`, which may be a password.

@@ -24,10 +24,19 @@ pub(crate) enum ShownKey<'k> {
     Written(&'k Location),
 }
 
+/// What the banner says about secrets and data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShownSecrets<'k> {
+    pub(crate) api_key: ShownKey<'k>,
+    /// Where the secret of tokens is written; `None` = it was made for this run.
+    pub(crate) token_secret: Option<&'k Location>,
+    /// The database of durable data, without its password; `None` = everything is in memory.
+    pub(crate) kept_in: Option<&'k str>,
+}
+
 /// The text of the banner: addresses, an example command, and how to stop. `base` is the URL for clients, and `api` is
-/// the URL of the server API. `what`: whether the match plays, and whether data outlives the run.
-pub(crate) fn banner(base: &str, api: &str, key: ShownKey<'_>, what: (bool, bool), reach: Reach) -> String {
-    let (plays_match, keeps_data) = what;
+/// the URL of the server API.
+pub(crate) fn banner(base: &str, api: &str, secrets: ShownSecrets<'_>, plays_match: bool, reach: Reach) -> String {
     let is_alone = reach == Reach::Machine;
     let reach = match reach {
         Reach::Machine => "Only this machine can see it; `--open-to-network` opens it to phones and other machines.",
@@ -43,25 +52,23 @@ pub(crate) fn banner(base: &str, api: &str, key: ShownKey<'_>, what: (bool, bool
         "No match is played: open the reporter's page and kick off."
     };
     // A written key stays in its place: a terminal is recorded and shared.
-    let of_this_run = || "secrets are valid for this run only".to_owned();
-    let (key, header, secrets) = match key {
-        ShownKey::None => (String::new(), String::new(), of_this_run()),
-        ShownKey::OfThisRun(key) => (key.to_owned(), format!(" -H 'X-API-Key: {key}'"), of_this_run()),
+    let (key, header) = match secrets.api_key {
+        ShownKey::None => (String::new(), String::new()),
+        ShownKey::OfThisRun(key) => (key.to_owned(), format!(" -H 'X-API-Key: {key}'")),
         ShownKey::Written(place) => {
-            let name = match place {
-                Location::Variable(name) if !name.contains('.') => format!("${name}"),
-                _ => "$KEY".to_owned(),
-            };
-            (name.clone(), format!(" -H \"X-API-Key: {name}\""), format!("{name} is the http_api.key of {place}"))
+            let name = variable(place).map_or("$KEY".to_owned(), |name| format!("${name}"));
+            (" (add the key)".to_owned(), format!(" -H \"X-API-Key: {name}\""))
         }
     };
-    let kept = if keeps_data { "durable data is kept in store.primary" } else { "everything is in memory" };
+    let of_secrets = about(&secrets);
+    let kept =
+        secrets.kept_in.map_or("everything is in memory".to_owned(), |url| format!("durable data is kept in {url}"));
     // The console is off if other machines can reach the port, because everybody would be an operator.
     let console = if is_alone { format!("\n    Console    {api}/admin") } else { String::new() };
     let publication = crate::demo::PUBLICATION;
     format!(
         "
-  Touchline {version}, for development: {kept}, and {secrets}.
+  Touchline {version}, for development: {kept}, {of_secrets}.
 
     Fans       {base}/
     Reporter   {base}/reporter#key={key}{console}
@@ -77,4 +84,62 @@ pub(crate) fn banner(base: &str, api: &str, key: ShownKey<'_>, what: (bool, bool
 ",
         version = touchline_server::VERSION,
     )
+}
+
+/// The environment variable that sets a key; `None` = a file or the command line does.
+fn variable(place: &Location) -> Option<&str> {
+    match place {
+        Location::Variable(name) if !name.contains('.') => Some(name),
+        _ => None,
+    }
+}
+
+/// The end of a sentence: where the secrets come from.
+fn about(secrets: &ShownSecrets<'_>) -> String {
+    let key = match secrets.api_key {
+        ShownKey::Written(place) => match variable(place) {
+            Some(name) => format!("the API key is that of the environment variable {name}"),
+            None => format!("$KEY is the http_api.key of {place}"),
+        },
+        _ if secrets.token_secret.is_none() => return "and secrets are valid for this run only".to_owned(),
+        ShownKey::OfThisRun(_) => "the API key is valid for this run only".to_owned(),
+        ShownKey::None => "the server API needs no key".to_owned(),
+    };
+    match secrets.token_secret {
+        None => format!("{key}, and the token secret is valid for this run only"),
+        Some(place) => format!("{key}, and the token secret is that of {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_banner_says_which_secrets_outlive_the_run() {
+        let file = Location::File("t.toml".into(), Some((6, 1)));
+        let variable = Location::Variable("TOUCHLINE_HTTP_API_KEY".into());
+        for (api_key, token_secret, expected) in [
+            (ShownKey::OfThisRun("k"), None, "in memory, and secrets are valid for this run only."),
+            (
+                ShownKey::OfThisRun("k"),
+                Some(&file),
+                "the API key is valid for this run only, and the token secret is that of t.toml:6:1.",
+            ),
+            (
+                ShownKey::Written(&variable),
+                None,
+                "the API key is that of the environment variable TOUCHLINE_HTTP_API_KEY, and the token secret is valid \
+                 for this run only.",
+            ),
+            (ShownKey::Written(&file), Some(&file), "$KEY is the http_api.key of t.toml:6:1, and the token secret"),
+        ] {
+            let secrets = ShownSecrets { api_key, token_secret, kept_in: None };
+            let text = banner("http://h", "http://h", secrets, false, Reach::Machine);
+            assert!(text.contains(expected), "{text}");
+        }
+        let secrets = ShownSecrets { api_key: ShownKey::Written(&file), token_secret: None, kept_in: Some("a.db") };
+        let text = banner("http://h", "http://h", secrets, false, Reach::Machine);
+        assert!(text.contains("durable data is kept in a.db") && text.contains("#key= (add the key)"), "{text}");
+    }
 }

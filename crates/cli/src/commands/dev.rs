@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::Result;
-use touchline_config::Location;
+use touchline_config::{Location, redact};
 use touchline_server::{Running, Settings};
 
-use super::banner::{Reach, ShownKey, banner};
+use super::banner::{Reach, ShownKey, ShownSecrets, banner};
 use super::match_replay::{Player, Recording};
 use crate::arguments::ServeArguments;
 use crate::client::api::{ApiClient, reachable};
@@ -17,7 +17,7 @@ use crate::demo;
 const SPEED: f64 = 30.0;
 
 /// Prints the banner and starts the match, unless `--no-match` is given. The match ends when the player is dropped.
-/// `key_place`: where the key of the server API is written; `None` = it was made for this run.
+/// `places`: where the key of the server API, and the secret of tokens, are written; `None` = made for this run.
 ///
 /// # Errors
 /// When the banner cannot be printed.
@@ -25,13 +25,13 @@ pub(crate) fn begin(
     settings: &Settings,
     running: &Running,
     arguments: &ServeArguments,
-    key_place: Option<&Location>,
+    (key_place, token_secret): (Option<&Location>, Option<&Location>),
 ) -> Result<Option<Player>> {
     let bound = running.address();
     let api = running.internal_address().filter(|_| !settings.http_api.external).unwrap_or(bound);
     let (base, api_base) = (format!("http://{}", reachable(bound)), format!("http://{}", reachable(api)));
     let key = &settings.http_api.key;
-    let shown_key = match (key.as_str(), key_place) {
+    let api_key = match (key.as_str(), key_place) {
         ("", _) => ShownKey::None,
         (_, Some(place)) => ShownKey::Written(place),
         (key, None) => ShownKey::OfThisRun(key),
@@ -46,8 +46,11 @@ pub(crate) fn begin(
         (false, _) => Reach::Machine,
     };
     let mut out = std::io::stdout().lock();
-    let what = (recording.is_some(), settings.needs_primary());
-    write!(out, "{}", banner(&shown, if api == bound { &shown } else { &api_base }, shown_key, what, reach))?;
+    let database = redact(&settings.store.primary.url);
+    let kept_in = settings.needs_primary().then_some(&*database);
+    let secrets = ShownSecrets { api_key, token_secret, kept_in };
+    let shown_api = if api == bound { &shown } else { &api_base };
+    write!(out, "{}", banner(&shown, shown_api, secrets, recording.is_some(), reach))?;
     out.flush()?;
     recording
         .map(|recording| {

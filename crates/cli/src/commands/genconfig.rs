@@ -71,6 +71,10 @@ fn configuration(token_secret: &str, api_key: &str) -> String {
         }
         last = section;
         text.push_str(&set(name, &secret_or(path, value, token_secret, api_key), about));
+        if *path == *"http_server.port" {
+            text.push_str("# The server listens on all addresses of the machine unless this is set.\n");
+            text.push_str("# address = \"127.0.0.1\"\n");
+        }
     }
     text + NAMESPACE
 }
@@ -191,6 +195,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("touchline-genconfig-{}.toml", std::process::id()));
         let secret = random_secret().expect("the system has randomness");
         std::fs::write(&path, configuration(&secret, "a-key-of-twenty-bytes")).expect("the directory is writable");
+        assert!(
+            configuration("s", "k").contains("port = 8000\n# The server listens on all"),
+            "an address is suggested"
+        );
         let findings_at = |mode: u32| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
             let (_, findings) = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }, &PROBES)

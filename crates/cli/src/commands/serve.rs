@@ -59,11 +59,11 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         ephemeral::check(&settings)?;
     }
     runtime.block_on(async {
-        let is_key = |key: &&WrittenKey| key.path == "http_api.key" && key.location != Location::Defaults;
-        let key_place = written.iter().find(is_key).map(|key| key.location.clone());
+        let api_key = place(&written, "http_api.key");
+        let token_secret = place(&written, "client.token.hmac_secret_key");
         let running = start(settings.clone(), arguments.dev, Some((source, written)))?;
-        let _player =
-            if arguments.dev { dev::begin(&settings, &running, &arguments, key_place.as_ref())? } else { None };
+        let places = (api_key.as_ref(), token_secret.as_ref());
+        let _player = if arguments.dev { dev::begin(&settings, &running, &arguments, places)? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }
@@ -92,6 +92,12 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         tracing::info!("stopping; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
     })
+}
+
+/// Where a key is written. `None` = it has its default, or the value that `--dev` sets.
+fn place(written: &[WrittenKey], path: &str) -> Option<Location> {
+    let is_it = |key: &&WrittenKey| key.path == path && key.location != Location::Defaults;
+    written.iter().find(is_it).map(|key| key.location.clone())
 }
 
 fn sources(arguments: &ServeArguments) -> Result<Sources> {

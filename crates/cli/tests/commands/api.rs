@@ -93,6 +93,7 @@ fn what_was_typed_wrongly_is_told_with_the_nearest_name_and_exit_code_two() {
         (&["publish", "chanel=a"], "did you mean channel?"),
         (&["publish", "channel=a", "data=hello"], "data takes JSON"),
         (&["publish", "channel"], "has no value"),
+        (&["publish", "--channel", "a"], "tip: fields have no hyphens: channel=VALUE"),
         (&["publish", "--data", "[]"], "--data must be a JSON object"),
         (&["history", "limit=ten"], "limit takes a whole number"),
         (&[], "Usage: touchline api"),

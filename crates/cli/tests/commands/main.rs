@@ -174,10 +174,14 @@ fn what_fails_says_so_and_exits_with_one() {
         ),
         (&["watch", "news:a", "--url", &url], "disconnected"),
         (&["watch", "news:a", "--url", &nowhere], "the server answered 404"),
-        (&["watch", "news:a", "--url", &url, "--token", "forged"], "disconnected: invalid token (3500)"),
+        (
+            &["watch", "news:a", "--url", &url, "--token", "forged"],
+            "invalid token (3500): `touchline token --check TOKEN --config FILE` says why",
+        ),
         (&["watch", "news:a", "--url", &api], "is not a valid ws:// or wss:// URL"),
         (&["serve", "--config", &path, "--port", port], "is taken: stop the process that has it"),
         (&["serve"], "`touchline genconfig --output touchline.toml`"),
+        (&["publish", "news:a", "1", "--api", "http://127.0.0.1:9", "--key", "k"], "see that the server runs"),
         (&["serve", "--config", "/no/such.toml"], "/no/such.toml: cannot be read"),
         (&["token", "--user", "42"], "no secret to sign with"),
         (&["match", "--replay", "/no/such.json"], "failed to read /no/such.json"),
@@ -187,6 +191,16 @@ fn what_fails_says_so_and_exits_with_one() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(text(&output.stderr).contains(expected), "{arguments:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_file_without_its_option_is_told_the_option() {
+    for words in [&["serve", "touchline.toml"][..], &["touchline.toml"]] {
+        let output = run(words);
+        let said = text(&output.stderr);
+        assert!(said.contains("tip: name the file with --config touchline.toml"), "{words:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
     }
 }
 
@@ -225,6 +239,9 @@ fn ask(address: &str, request: &str) -> String {
     raw(address.parse().expect("an address"), request.replace('\n', "\r\n").as_bytes())
 }
 
+const MISSPELT: &str = "POST /api/publish HTTP/1.1\nHost: here\nX-API-Key: the-key-of-this-test\nConnection: close\n\
+                        Content-Length: 50\n\n{\"channel\":\"news:a\",\"data\":1,\"idempotencykey\":\"x\"}";
+
 #[test]
 fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
     let mut server = Server::start("refusals");
@@ -257,9 +274,14 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
         ask(&server.address, "POST /api/info HTTP/1.1\nHost: here\nConnection: close\nContent-Length: 2\n\n{}")
             .contains(" 401 ")
     );
+    assert!(ask(&server.address, MISSPELT).contains(" 200 "));
     server.program.stop();
     let log = server.program.errors.all();
     for (cause, more) in [
+        (
+            "the operation ignored a field",
+            r#""idempotencykey" is not a field of publish; did you mean idempotency_key?"#,
+        ),
         (
             "no token was sent, and client.allow_anonymous_connect_without_token is off",
             "code=3507 address=127.0.0.1 client=",

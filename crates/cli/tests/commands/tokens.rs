@@ -127,7 +127,8 @@ fn each_step_of_a_wrong_token_is_told_and_no_secret() {
         (eddsa(&with("exp", json!(-1e300))), "ooooon---", "has passed 1e300 s ago"),
         (eddsa(&with("nbf", json!(99_999_999_999_u64))), "ooooon---", "nbf of the token is in the future"),
         (eddsa(&with("uid", json!(null))), "oooooooon", "lacks the claim of user_id_claim"),
-        (eddsa(&with("channels", json!(7))), "oooooooon", "another type than it must have"),
+        (eddsa(&with("channels", json!(7))), "oooooooon", "channels of the token is not a list of texts"),
+        (eddsa(&with("subs", json!([]))), "oooooooon", "subs of the token is not an object with channels as keys"),
         (eddsa(&with("channel", json!("news:a"))), "oooooooon", "a subscription token was sent"),
     ] {
         let (steps, verdict, all) = check(&configuration, &token);

@@ -49,7 +49,7 @@ fn from_json(text: &str, name: &Arc<str>) -> Result<ConfigNode, Finding> {
         let reason = reason.split(" at line ").next().unwrap_or_default();
         Finding::error(format!("is not JSON: {reason}"), Some(&location))
     })?;
-    match json::tree(text, name) {
+    match json::tree(text, name)? {
         Some(node) if matches!(node.value, ConfigValue::Table(_)) => Ok(node),
         _ => Err(Finding::error("must be a JSON object", Some(&whole))),
     }

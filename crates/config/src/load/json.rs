@@ -7,11 +7,16 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::tree::{ConfigNode, ConfigValue, Location};
+use crate::finding::Finding;
 
 /// The tree of a valid JSON text. `None` = the text is a null.
-pub(super) fn tree(text: &str, name: &Arc<str>) -> Option<ConfigNode> {
-    let mut scanner = Scanner { text, at: 0, name, seen: 0, line: 1, column: 1 };
-    scanner.value(Location::File(Arc::clone(name), None))
+///
+/// # Errors
+/// When an object has a key twice.
+pub(super) fn tree(text: &str, name: &Arc<str>) -> Result<Option<ConfigNode>, Finding> {
+    let mut scanner = Scanner { text, at: 0, name, seen: 0, line: 1, column: 1, twice: None };
+    let root = scanner.value(Location::File(Arc::clone(name), None));
+    scanner.twice.map_or(Ok(root), Err)
 }
 
 struct Scanner<'a> {
@@ -23,6 +28,8 @@ struct Scanner<'a> {
     seen: usize,
     line: usize,
     column: usize,
+    /// The first key that an object has twice.
+    twice: Option<Finding>,
 }
 
 impl Scanner<'_> {
@@ -61,8 +68,12 @@ impl Scanner<'_> {
             // Skip the colon.
             self.peek();
             self.at += 1;
-            let value = self.value(location);
+            let value = self.value(location.clone());
             if let (Json::String(key), Some(value)) = (key, value) {
+                let text = fields.get(&key).map(|first: &ConfigNode| {
+                    format!("{key:?} is in the same object already, at {}: write it once", first.location)
+                });
+                self.twice = self.twice.take().or(text.map(|text| Finding::error(text, Some(&location))));
                 fields.insert(key, value);
             }
             self.pass_comma();
@@ -118,7 +129,7 @@ mod tests {
         let text = "{\n  \"a\": {\"b\\\"c\": [1, {\"d\": null, \"e\": -2.5e1}]},\n\t\"f\" : \"x,}\\\\\"\n, \"g\":true}";
         let json: Json = serde_json::from_str(text).expect("it is JSON");
         let name: Arc<str> = "x.json".into();
-        let tree = tree(text, &name).expect("it is a table");
+        let tree = tree(text, &name).expect("no key is there twice").expect("it is a table");
         let location = |path: &str| tree.get(path).map(|node| node.location.to_string());
         assert_eq!(location("a").as_deref(), Some("x.json:2:3"));
         assert_eq!(location("a.b\"c").as_deref(), Some("x.json:2:9"));
@@ -131,5 +142,13 @@ mod tests {
             matches!(items[1].get("e").map(|node| &node.value), Some(ConfigValue::Float(number)) if *number == -25.0)
         );
         assert!(items[1].get("d").is_none());
+    }
+
+    #[test]
+    fn a_key_that_an_object_has_twice_is_refused() {
+        let text = "{\"a\": {\"b\": 1},\n \"c\": {\"b\": 2},\n \"a\": {\"d\": 3}}";
+        let refused = tree(text, &"x.json".into()).err().expect("a is there twice").to_string();
+        assert!(refused.contains(r#""a" is in the same object already, at x.json:1:2: write it once"#), "{refused}");
+        assert!(refused.contains("x.json:3:2"), "{refused}");
     }
 }

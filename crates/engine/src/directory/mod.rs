@@ -57,7 +57,7 @@ pub use own_names::OwnNames;
 pub use params_fault::ParamsFault;
 pub(crate) use parse::has_control;
 pub use parse::{is_readable, read, request_fields, request_schema};
-pub(crate) use permit::{deciding_options, permit};
+pub(crate) use permit::{cause_of_denial, deciding_options, permit};
 pub use reply::DirectoryReply;
 pub use request::{DirectoryRequest, Listing, Registration, Requester, Target};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};

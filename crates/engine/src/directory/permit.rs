@@ -103,6 +103,25 @@ pub(crate) fn permit(
     if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
 }
 
+/// Why [`permit`] denies a request: what the scope, or the token, lacks.
+pub(crate) fn cause_of_denial(request: &DirectoryRequest, user: &str, scopes: &Scopes) -> Option<&'static str> {
+    let (scope, permission) = needed(request)?;
+    let is_anonymous = user.is_empty() && !scopes.options(scope)?.allow_for_anonymous;
+    Some(match permission {
+        Permission::Register(_) if is_anonymous => {
+            "the client is anonymous, the scope lacks allow_for_anonymous, and register of the token lacks the name"
+        }
+        _ if is_anonymous => "the client is anonymous, and the scope lacks allow_for_anonymous",
+        Permission::Register(_) => "allow_register of the scope and register of the token lack the name",
+        Permission::Join(_) => "allow_join of the scope lacks the group",
+        Permission::Lookup => "the scope lacks allow_lookup_for_client",
+        Permission::Send => "the scope lacks allow_send_for_client",
+        Permission::Store(_) => "the scope lacks allow_send_for_client, or its allow_store lacks the name",
+        Permission::Call => "the scope lacks allow_call_for_client",
+        Permission::Watch => "the scope lacks allow_watch_for_client",
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -331,7 +331,8 @@ fn subscribe_of(json: SubscribeAnswerJson) -> Result<SubscribeAnswer, AnswerFaul
         info: payload(json.info, json.b64info)?,
         data: payload(json.data, json.b64data)?,
         overrides: json.overrides,
-        allow: Capability::read(&json.allow).ok_or(AnswerFault::Value("allow has a word that is not known"))?,
+        allow: Capability::read(&json.allow)
+            .ok_or(AnswerFault::Value("allow has a word other than sub, pub, prs, hst"))?,
         cache_for: json.cache_for.min(CACHE_FOR_MAX),
         is_for_channel,
     })

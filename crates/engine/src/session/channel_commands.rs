@@ -1,13 +1,14 @@
 //! Commands about a channel. Publish and history go to the channel's home, presence goes to the directory.
 
 use bytes::Bytes;
+use touchline_protocol::Error;
 use touchline_protocol::command::{HistoryCommand, PublishCommand};
 use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
-use touchline_protocol::{Disconnect, Error};
 
 use super::context::Context;
 use super::counts::CommandMethod;
+use super::refusal::NO_CHANNEL;
 use super::rules::ChannelAction;
 use super::state::Session;
 use super::ticket::{ReplyKind, Ticket};
@@ -19,7 +20,7 @@ impl Session {
     pub(super) fn publish(&mut self, command: u32, request: PublishCommand<'_>, context: &mut Context<'_>) {
         let channel = &*request.channel;
         if channel.is_empty() {
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            return context.refuse_input(NO_CHANNEL);
         }
         if request.kind != 0 || !request.key.is_empty() {
             return context.effects.refuse(command, Error::NOT_AVAILABLE);
@@ -43,7 +44,7 @@ impl Session {
         request: &PublishCommand<'_>,
         context: &mut Context<'c>,
     ) -> Result<(Bytes, Option<&'c str>), Error> {
-        let data = request.data.ok_or(Error::BAD_REQUEST)?;
+        let Some(data) = request.data else { return context.bad("the publish has no data", channel) };
         let options = context.resolve(channel)?;
         let data = options.publication_data_format.payload(data)?;
         let is_asked = self.check(options, channel, ChannelAction::Publish, context)?;
@@ -59,7 +60,7 @@ impl Session {
 
     pub(super) fn presence(&mut self, command: u32, channel: &str, kind: ReplyKind, context: &mut Context<'_>) {
         if channel.is_empty() {
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            return context.refuse_input(NO_CHANNEL);
         }
         let checked = context.resolve(channel).and_then(|options| {
             self.check(options, channel, ChannelAction::Presence, context)?;
@@ -82,7 +83,7 @@ impl Session {
     pub(super) fn history(&mut self, command: u32, request: HistoryCommand<'_>, context: &mut Context<'_>) {
         let channel = &*request.channel;
         if channel.is_empty() {
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            return context.refuse_input(NO_CHANNEL);
         }
         let checked =
             context.resolve(channel).and_then(|options| self.check(options, channel, ChannelAction::History, context));

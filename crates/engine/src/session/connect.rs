@@ -14,7 +14,7 @@ use super::counted::CountedUser;
 use super::counts::{CommandMethod, SessionCount, SubscribeOutcome};
 use super::effects::ClientProgram;
 use super::heartbeat::Heartbeat;
-use super::refusal::{BAD_CONNECT, BINARY_CHANNEL, NO_COMMAND, NO_NAMESPACE, TOKEN_EXPIRED};
+use super::refusal::{BAD_CONNECT, BAD_ENTRIES, BINARY_CHANNEL, NO_COMMAND, NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
 use super::rules::{DecisionRule, RuleLog};
 use super::server::ServerSubscription;
@@ -115,9 +115,9 @@ impl Session {
         if !granted.is_empty() {
             self.rare.get_or_insert_default().granted = granted;
         }
-        let Some(entries) = registry::registrations(claims.names, claims.groups, &context.node.scopes) else {
-            context.because("names or groups of the client cannot be used: their scope must be in registry.scopes", "");
-            return self.refuse_claims(Error::NO_SUCH_SCOPE, Disconnect::BAD_REQUEST, context);
+        let entries = match registry::registrations(claims.names, claims.groups, &context.node.scopes) {
+            Ok(entries) => entries,
+            Err(scope) => return self.refuse_entries(&scope, context),
         };
         let mark = context.effects.requests.len();
         let subs = self.first_subscriptions(claims.channels, claims.subs, context);
@@ -176,6 +176,12 @@ impl Session {
             (state.meta, state.caps, state.labels) = (meta, caps, labels);
         }
         Some(claims)
+    }
+
+    /// Refuses a connect because of a name or a group of the client. `scope`: the scope that it names.
+    fn refuse_entries(&mut self, scope: &str, context: &mut Context<'_>) {
+        context.because_of_rpc(BAD_ENTRIES, "connect", Some(scope));
+        self.refuse_claims(Error::NO_SUCH_SCOPE, Disconnect::BAD_REQUEST, context);
     }
 
     /// Refuses a connect because of claims that cannot be used. The client cannot correct a mistake in its token.

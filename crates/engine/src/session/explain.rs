@@ -11,6 +11,7 @@ use super::connect::{ConnectRefusal, asks_connect_hook};
 use super::context::Context;
 use super::explain_facts::{StepFact, StepSubject};
 use super::permission::Opening;
+use super::refusal::NO_CHANNEL;
 use super::registry::{self, MethodOwner};
 use super::rules::{ChannelAction, DecisionRule, RuleLog, RuleSays};
 use super::state::Session;
@@ -220,7 +221,7 @@ impl Session {
     ) -> Vec<ExplainedStep> {
         let mut subject = StepSubject { channel, wanted: action.capability(), ..StepSubject::of(self) };
         if channel.is_empty() {
-            let says = StepVerdict::disconnect(Disconnect::BAD_REQUEST, None);
+            let says = StepVerdict::disconnect(Disconnect::BAD_REQUEST, Some(NO_CHANNEL));
             return vec![subject.step(DecisionRule::ChannelName, says, context)];
         }
         let options: &ChannelOptions = match context.resolve(channel) {
@@ -258,11 +259,11 @@ impl Session {
             }
             MethodOwner::Registry(own) => match self.read_own(own, data, context, &mut noted) {
                 Ok(_) => StepVerdict::Allowed,
-                Err(error) => {
+                Err(refusal) => {
                     if noted.is_empty() {
                         noted.note(DecisionRule::OwnMethod, RuleSays::Refuses);
                     }
-                    StepVerdict::error(error, registry::cause_of(error))
+                    StepVerdict::error(refusal.error, refusal.cause)
                 }
             },
             MethodOwner::Backend => {

@@ -112,9 +112,10 @@ impl Session {
 
     pub(super) fn sub_refresh(&mut self, command: u32, request: SubRefreshCommand<'_>, context: &mut Context<'_>) {
         if request.token.is_empty() {
+            context.because("sub_refresh has no token", &request.channel);
             return context.effects.refuse(command, Error::BAD_REQUEST);
         }
-        let claims = match self.verify_subscription(&request.token, context) {
+        let claims = match self.verify_subscription(&request.channel, &request.token, context) {
             Ok(claims) => claims,
             Err(SubscribeRefusal::Error(Error::TOKEN_EXPIRED)) => {
                 return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);

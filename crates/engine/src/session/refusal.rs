@@ -22,6 +22,14 @@ pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer t
 pub(super) const NO_PRESENCE: &str = "presence is off in the namespace of the channel";
 pub(super) const NO_HISTORY: &str = "history_size and history_ttl are not set in the namespace of the channel";
 pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer than channel.max_length";
+pub(super) const BAD_ENTRIES: &str =
+    "names or groups of the client cannot be used: their scope must be in registry.scopes";
+pub(super) const NO_CHANNEL: &str = "the command names no channel";
+pub(super) const BAD_DELTA: &str = "delta of the subscribe is not fossil";
+pub(super) const NO_FILTERS: &str = "the subscribe has tf, and the namespace lacks allow_tags_filter";
+pub(super) const FILTER_WITH_DELTA: &str = "the subscribe has tf and delta: remove one of them";
+pub(super) const BAD_FILTER: &str = "tf of the subscribe is not a filter, or it is larger than \
+                                     channel.tags_filter_max_nodes or channel.tags_filter_max_size";
 pub(super) const BINARY_CHANNEL: &str = "publications of the namespace are binary, the client speaks JSON, and \
                                          binary_as_base64 is off";
 pub(super) const TOKEN_EXPIRED: &str = "exp of the token has passed";
@@ -149,6 +157,12 @@ impl<'a> Context<'a> {
     pub(super) fn refuse_input(&mut self, cause: &'static str) {
         self.because(cause, "");
         self.disconnect(Disconnect::BAD_REQUEST);
+    }
+
+    /// Refuses with 107 and notes the cause.
+    pub(super) fn bad<T>(&mut self, cause: &'static str, channel: &str) -> Result<T, Error> {
+        self.because(cause, channel);
+        Err(Error::BAD_REQUEST)
     }
 
     /// Refuses with 103 and notes the cause.

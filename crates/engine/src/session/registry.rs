@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use touchline_protocol::command::RpcCommand;
 use touchline_protocol::message::Reply;
@@ -17,7 +16,7 @@ use super::state::{Phase, Session};
 use super::ticket::{ReplyKind, Ticket};
 use super::weight::Weight;
 use crate::claims::EntryClaim;
-use crate::directory::{self, DirectoryRequest, Registration, RegistryMethod, Requester, Scopes};
+use crate::directory::{self, DirectoryRequest, ParamsFault, Registration, RegistryMethod, Requester, Scopes};
 use crate::reactions::REACTIONS_ADD;
 use crate::request::Response;
 
@@ -73,9 +72,11 @@ impl Session {
                 }
                 None => self.send_to_directory(command, ReplyKind::Rpc, request, context),
             },
-            Err(error) => {
-                if let Some(cause) = cause_of(error).or((!is_outcome(&error)).then_some(error.message)) {
-                    context.because_of_rpc(cause, &rpc.method, scope_of(data).as_deref());
+            Err(OwnRefusal { error, cause, field }) => {
+                if let Some(cause) = cause.or((!is_outcome(&error)).then_some(error.message)) {
+                    let field = field.map_or(String::new(), |field| format!(": {field}"));
+                    let method = format!("{}{field}", rpc.method);
+                    context.because_of_rpc(cause, &method, scope_of(data).as_deref());
                 }
                 context.effects.refuse(command, error);
             }
@@ -89,16 +90,20 @@ impl Session {
         data: &str,
         context: &Context<'_>,
         log: &mut impl RuleLog,
-    ) -> Result<DirectoryRequest, Error> {
+    ) -> Result<DirectoryRequest, OwnRefusal> {
         let scopes = &context.node.scopes;
-        let request = directory::read(method.ok_or(Error::METHOD_NOT_FOUND)?, data, scopes)?;
+        let method = method.ok_or(ParamsFault::from(Error::METHOD_NOT_FOUND))?;
+        let request = directory::read(method, data, scopes)?;
         log.note(DecisionRule::OwnMethod, RuleSays::Nothing);
         if !log.allows(DecisionRule::Insecure, self.is_insecure(context)) {
             let granted = self.rare.as_ref().map_or(&[][..], |rare| &*rare.granted);
             let permitted = directory::permit(&request, &self.user, granted, scopes);
             let says = if permitted.is_ok() { RuleSays::Allows } else { RuleSays::Refuses };
             log.note(DecisionRule::ScopePermission, says);
-            permitted?;
+            permitted.map_err(|error| {
+                let cause = directory::cause_of_denial(&request, &self.user, scopes);
+                OwnRefusal { error, cause, field: None }
+            })?;
         }
         Ok(request)
     }
@@ -220,17 +225,21 @@ impl Session {
     }
 }
 
-/// The registrations for a token's names and groups. `None` = one of them is not valid, or its scope does not exist.
+/// The registrations for a token's names and groups.
+///
+/// # Errors
+/// The scope of a name or group that is not valid, or whose scope does not exist.
 pub(super) fn registrations(
     names: Vec<EntryClaim>,
     groups: Vec<EntryClaim>,
     scopes: &Scopes,
-) -> Option<Box<[Registration]>> {
+) -> Result<Box<[Registration]>, String> {
     let entries = names.into_iter().map(|claim| (claim, false)).chain(groups.into_iter().map(|claim| (claim, true)));
     let read = |(claim, is_group): (EntryClaim, bool)| {
-        let meta = claim.meta.map(|meta| data::checked_payload(&meta)).transpose().ok()?.unwrap_or_else(Bytes::new);
-        let scope = scopes.find(&claim.scope).filter(|_| !directory::has_control(&claim.name))?;
-        Some(Registration { scope, key: claim.name.into_boxed_str(), meta, is_group })
+        let scope = scopes.find(&claim.scope).filter(|_| !directory::has_control(&claim.name));
+        let meta = claim.meta.map(|meta| data::checked_payload(&meta)).transpose();
+        let (Some(scope), Ok(meta)) = (scope, meta) else { return Err(claim.scope) };
+        Ok(Registration { scope, key: claim.name.into_boxed_str(), meta: meta.unwrap_or_default(), is_group })
     };
     entries.map(read).collect()
 }
@@ -249,6 +258,7 @@ pub(super) fn find_rpc_backend<'c>(
     let Some(options) = options else { return Err((Error::METHOD_NOT_FOUND, NO_RPC_NAMESPACE)) };
     match log.asks(DecisionRule::RpcHook, options.proxy_enabled) {
         true => Ok(&options.proxy_name),
+        false if method.is_empty() => Err((Error::NOT_AVAILABLE, "the RPC names no method")),
         false => Err((Error::NOT_AVAILABLE, NO_RPC)),
     }
 }
@@ -258,16 +268,28 @@ const NO_RPC_NAMESPACE: &str = "the namespace of the method is not in rpc.namesp
 const NO_RPC: &str =
     "no RPC has this name (registry.…, reply, inbox.ack, stats.track, reactions.add), and proxy_enabled is off for it";
 
-/// The cause of a refusal by the registry, if the configuration or the token is responsible.
-pub(super) fn cause_of(error: Error) -> Option<&'static str> {
-    match error {
-        Error::PERMISSION_DENIED => {
-            Some("the registry's scope lacks the allow_ option for it, and the token's register does not name it")
+/// Why a method of the server is refused.
+pub(super) struct OwnRefusal {
+    pub(super) error: Error,
+    /// What the configuration, the token or the parameters lack; `None` = the error says everything.
+    pub(super) cause: Option<&'static str>,
+    /// The wrong parameter; `None` = no single parameter is wrong.
+    field: Option<&'static str>,
+}
+
+impl From<ParamsFault> for OwnRefusal {
+    fn from(ParamsFault { error, field }: ParamsFault) -> Self {
+        match error {
+            Error::NO_SUCH_SCOPE => {
+                OwnRefusal { error, cause: Some("the scope is not in registry.scopes"), field: None }
+            }
+            Error::BAD_REQUEST => OwnRefusal { error, cause: Some(BAD_PARAMETER), field },
+            _ => OwnRefusal { error, cause: None, field },
         }
-        Error::NO_SUCH_SCOPE => Some("the scope is not in registry.scopes"),
-        _ => None,
     }
 }
+
+const BAD_PARAMETER: &str = "a parameter of the RPC is missing or wrong";
 
 /// The scope that the data of a registry method name.
 fn scope_of(data: &str) -> Option<Cow<'_, str>> {

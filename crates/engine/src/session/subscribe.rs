@@ -13,7 +13,8 @@ use super::counts::{SessionCount, SubscribeOutcome};
 use super::effects::{SubscriptionChange, SubscriptionEnd};
 use super::permission::{Opening, Permit};
 use super::refusal::{
-    BINARY_CHANNEL, CHANNEL_TOO_LONG, NO_CAPS_NOW, OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED,
+    BAD_DELTA, BAD_FILTER, BINARY_CHANNEL, CHANNEL_TOO_LONG, FILTER_WITH_DELTA, NO_CAPS_NOW, NO_CHANNEL, NO_FILTERS,
+    OTHER_CHANNEL, OTHER_USER, TAKEN_BACK, TOKEN_EXPIRED,
 };
 use super::rules::ChannelAction;
 use super::state::{Phase, Session};
@@ -146,25 +147,27 @@ impl Session {
     ) -> Result<(&'c ChannelOptions, Option<Arc<Filter>>), SubscribeRefusal> {
         let channel = &*request.channel;
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
+            context.because(if channel.is_empty() { NO_CHANNEL } else { BAD_DELTA }, channel);
             return Err(SubscribeRefusal::Disconnect(Disconnect::BAD_REQUEST));
         }
         if request.kind != 0 {
             return Err(SubscribeRefusal::Error(Error::NOT_AVAILABLE));
         }
         if channel.len() > context.node.namespaces.settings().max_length {
-            context.because(CHANNEL_TOO_LONG, channel);
-            return Err(Error::BAD_REQUEST.into());
+            return context.bad(CHANNEL_TOO_LONG, channel).map_err(SubscribeRefusal::from);
         }
         if self.find(channel, context.hub).is_some() {
             return Err(Error::ALREADY_SUBSCRIBED.into());
         }
         let options = context.resolve(channel)?;
         let filter = match &request.tf {
+            Some(_) if !options.allow_tags_filter => context.bad(NO_FILTERS, channel)?,
             // A filtered subscriber does not have all publications, so it may lack the base of a delta.
-            Some(_) if !options.allow_tags_filter || !request.delta.is_empty() => return Err(Error::BAD_REQUEST.into()),
-            Some(node) => {
-                Some(Arc::new(Filter::check(node, context.node.namespaces.filter_limits()).ok_or(Error::BAD_REQUEST)?))
-            }
+            Some(_) if !request.delta.is_empty() => context.bad(FILTER_WITH_DELTA, channel)?,
+            Some(node) => match Filter::check(node, context.node.namespaces.filter_limits()) {
+                Some(filter) => Some(Arc::new(filter)),
+                None => context.bad(BAD_FILTER, channel)?,
+            },
             None => None,
         };
         Ok((options, filter))
@@ -212,7 +215,7 @@ impl Session {
         token: &str,
         context: &mut Context<'_>,
     ) -> Result<Grant, SubscribeRefusal> {
-        let claims = self.verify_subscription(token, context)?;
+        let claims = self.verify_subscription(channel, token, context)?;
         if claims.channel != channel {
             context.because(OTHER_CHANNEL, channel);
             return Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN));
@@ -224,21 +227,22 @@ impl Session {
         Ok(Grant { chan_info, overrides: claims.overrides, expire_at_s, allow, ..Grant::default() })
     }
 
-    /// Verifies a subscription token of this client.
+    /// Verifies a subscription token of this client. `channel`: the channel of the command.
     pub(super) fn verify_subscription(
         &self,
+        channel: &str,
         token: &str,
         context: &mut Context<'_>,
     ) -> Result<SubscriptionClaims, SubscribeRefusal> {
         let claims = match subscription_claims(&*context.node.verifier, token, context.now_s()) {
             Ok(claims) => claims,
             Err(TokenError::Expired) => {
-                context.because(TOKEN_EXPIRED, "");
+                context.because(TOKEN_EXPIRED, channel);
                 return Err(Error::TOKEN_EXPIRED.into());
             }
-            Err(TokenError::Invalid(cause)) => return context.deny(cause, "").map_err(SubscribeRefusal::from),
+            Err(TokenError::Invalid(cause)) => return context.deny(cause, channel).map_err(SubscribeRefusal::from),
             Err(TokenError::Unavailable(cause)) => {
-                context.because(cause, "");
+                context.because(cause, channel);
                 return Err(Error::INTERNAL.into());
             }
         };
@@ -423,7 +427,7 @@ impl Session {
 
     pub(super) fn unsubscribe(&mut self, command: u32, channel: &str, context: &mut Context<'_>) {
         if channel.is_empty() {
-            return context.disconnect(Disconnect::BAD_REQUEST);
+            return context.refuse_input(NO_CHANNEL);
         }
         // The client's last command counts: it no longer wants the subscription that the backend is asked about.
         self.cancel_subscribe(channel, TAKEN_BACK, context);

@@ -11,7 +11,7 @@ fn node(settings: &mut Settings) {
     settings.namespace("user", |options| options.allow_subscribe_for_client = true);
     settings.namespace("full", |options| {
         with_history(options);
-        options.presence = true;
+        (options.presence, options.allow_tags_filter) = (true, true);
         (options.allow_publish_for_client, options.allow_history_for_client, options.allow_presence_for_client) =
             (true, true, true);
     });
@@ -27,7 +27,7 @@ const NOBODY: &str = "{}";
 
 /// The client, what it sends, the code, the channel, and the cause. A client that sends a connect has not connected
 /// yet.
-const CASES: [(&str, &str, u32, &str, &str); 40] = [
+const CASES: [(&str, &str, u32, &str, &str); 53] = [
     ("", r#""connect":{}"#, 3501, "", "no token was sent, and client.allow_anonymous_connect_without_token is off"),
     ("", r#""connect":{"token":"forged"}"#, 3500, "", "the token is forged"),
     ("", r#""connect":{"token":"expired"}"#, 109, "", "exp of the token has passed"),
@@ -121,10 +121,38 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         "$registry:devices",
         "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)",
     ),
-    (ANN, r#""subscribe":{"channel":"user:a","token":"expired"}"#, 109, "", "exp of the token has passed"),
-    (ANN, r#""subscribe":{"channel":"user:a","token":"forged"}"#, 103, "", "the token is forged"),
-    (ANN, r#""subscribe":{"channel":"user:a","token":"early"}"#, 100, "", "the keys have not come yet"),
-    (ANN, r#""sub_refresh":{"channel":"user:a","token":"early"}"#, 100, "", "the keys have not come yet"),
+    (ANN, r#""subscribe":{"channel":"user:a","token":"expired"}"#, 109, "user:a", "exp of the token has passed"),
+    (ANN, r#""subscribe":{"channel":"user:a","token":"forged"}"#, 103, "user:a", "the token is forged"),
+    (ANN, r#""subscribe":{"channel":"user:a","token":"early"}"#, 100, "user:a", "the keys have not come yet"),
+    (ANN, r#""sub_refresh":{"channel":"user:a","token":"early"}"#, 100, "user:a", "the keys have not come yet"),
+    (ANN, r#""sub_refresh":{"channel":"user:a"}"#, 107, "user:a", "sub_refresh has no token"),
+    (ANN, r#""subscribe":{"channel":""}"#, 3501, "", "the command names no channel"),
+    (ANN, r#""unsubscribe":{"channel":""}"#, 3501, "", "the command names no channel"),
+    (ANN, r#""history":{"channel":""}"#, 3501, "", "the command names no channel"),
+    (ANN, r#""subscribe":{"channel":"user:a","delta":"x"}"#, 3501, "user:a", "delta of the subscribe is not fossil"),
+    (
+        ANN,
+        r#""subscribe":{"channel":"user:a","tf":{"key":"a","cmp":"ex"}}"#,
+        107,
+        "user:a",
+        "the subscribe has tf, and the namespace lacks allow_tags_filter",
+    ),
+    (
+        ANN,
+        r#""subscribe":{"channel":"full:a","tf":{"key":"a","cmp":"ex"},"delta":"fossil"}"#,
+        107,
+        "full:a",
+        "the subscribe has tf and delta: remove one of them",
+    ),
+    (
+        ANN,
+        r#""subscribe":{"channel":"full:a","tf":{"key":"a","cmp":"x"}}"#,
+        107,
+        "full:a",
+        "tf of the subscribe is not a filter, or it is larger than channel.tags_filter_max_nodes or \
+         channel.tags_filter_max_size",
+    ),
+    (ANN, r#""publish":{"channel":"full:a"}"#, 107, "full:a", "the publish has no data"),
     (
         ANN,
         r#""subscribe":{"channel":"user:a","token":"{'sub':'ann','channel':'user:b'}"}"#,
@@ -204,7 +232,35 @@ const CASES: [(&str, &str, u32, &str, &str); 40] = [
         r#""rpc":{"method":"registry.names","data":{"scope":"devices"}}"#,
         103,
         "",
-        "the registry's scope lacks the allow_ option for it, and the token's register does not name it",
+        "the scope lacks allow_lookup_for_client",
+    ),
+    (
+        NOBODY,
+        r#""rpc":{"method":"registry.names","data":{"scope":"devices"}}"#,
+        103,
+        "",
+        "the client is anonymous, and the scope lacks allow_for_anonymous",
+    ),
+    (
+        ANN,
+        r#""rpc":{"method":"registry.register","data":{"scope":"devices","name":"bike"}}"#,
+        103,
+        "",
+        "allow_register of the scope and register of the token lack the name",
+    ),
+    (
+        ANN,
+        r#""rpc":{"method":"registry.lookup","data":{"scope":"devices"}}"#,
+        107,
+        "",
+        "a parameter of the RPC is missing or wrong",
+    ),
+    (
+        "",
+        r#""connect":{"token":"{'sub':'ann','names':[{'scope':'devicez','name':'a'}]}"}"#,
+        3501,
+        "",
+        "names or groups of the client cannot be used: their scope must be in registry.scopes",
     ),
     (ANN, r#""rpc":{"method":"registry.names","data":{"scope":"x"}}"#, 4003, "", "the scope is not in registry.scopes"),
     (
@@ -246,9 +302,17 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
             if channel != "*" {
                 assert_eq!(&*refused.channel, channel.replace("SHORT", &long[..63]), "{command}");
             }
-            let method = ["registry.names in scope devices", "registry.names in scope x", "x", ""];
-            let is_rpc = usize::from(command.contains(r#""rpc""#));
-            assert!(method.contains(&&*refused.method) && refused.method.is_empty() != (is_rpc == 1), "{command}");
+            let method = [
+                "registry.names in scope devices",
+                "registry.register in scope devices",
+                "registry.lookup: name in scope devices",
+                "registry.names in scope x",
+                "connect in scope devicez",
+                "x",
+                "",
+            ];
+            let has_method = command.contains(r#""rpc""#) || command.contains("devicez");
+            assert!(method.contains(&&*refused.method) && refused.method.is_empty() != has_method, "{command}");
             let start = if (3000..4000).contains(&code) {
                 format!("disconnect {code} ")
             } else {

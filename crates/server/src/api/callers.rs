@@ -4,7 +4,7 @@ use touchline_engine::TokenError;
 use touchline_protocol::Error;
 
 use super::operation_error::OperationError;
-use crate::auth::ApiCaller;
+use crate::auth::{ApiCaller, Denied};
 use crate::net::remote::Remote;
 use crate::node::Node;
 use crate::runtime::generation::Generation;
@@ -17,6 +17,12 @@ pub(super) enum CallerRefusal {
     /// The token cannot be verified yet. The text is the cause for the log.
     Unavailable(&'static str),
 }
+
+/// The refusal of an `Authorization` that names neither a key nor a token.
+pub(super) const OTHER_SCHEME: CallerRefusal = CallerRefusal::Unauthorized(
+    "server API: Authorization has another scheme than apikey, or a token while http_api.jwks is off",
+    "the scheme of Authorization is not apikey: send the key as `Authorization: apikey KEY`",
+);
 
 /// Returns the caller that a token names; None = the server API accepts no tokens.
 pub(super) fn by_token<'g>(
@@ -52,12 +58,14 @@ pub(super) fn log_refused_operation(
         Error::NOT_AVAILABLE => {
             "server API: the operation needs a feature that is off (for the namespace, or in [store])"
         }
-        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
-        _ if refusal.denied.is_some() => "server API: the key may not use the operation, or not in this channel",
+        Error::METHOD_NOT_FOUND => "server API: the operation, or the method of rpc, does not exist",
+        Error::NO_SUCH_SCOPE => "server API: the scope is not in registry.scopes",
+        _ if let Some((denied, _)) = refusal.denied => match denied {
+            Denied::Operation => "server API: operations of the key lacks the operation",
+            Denied::Channel => "server API: channels of the key lacks the channel",
+        },
         Error::BAD_REQUEST if refusal.field.is_none() => "server API: the body cannot be read as this request",
-        Error::BAD_REQUEST => {
-            "server API: a field is missing, empty, too long, out of range or contradicts another one"
-        }
+        Error::BAD_REQUEST => "server API: a field of the request is missing or wrong",
         _ => return,
     };
     let (code, address) = (refusal.error.code, Some(remote.address));
@@ -68,8 +76,7 @@ pub(super) fn log_refused_operation(
         operation: operation.get(..32).unwrap_or(operation),
         field: refusal.field.unwrap_or_default(),
         channel: refusal.channel.as_deref().unwrap_or_default(),
-        // The detail of a bad request may repeat what was sent.
-        detail: refusal.detail.as_deref().filter(|_| refusal.error != Error::BAD_REQUEST).unwrap_or_default(),
+        detail: refusal.detail.as_deref().filter(|_| !refusal.repeats_value).unwrap_or_default(),
         key: &caller.name,
         request_id,
         ..RefusalLine::default()

@@ -1,6 +1,7 @@
 //! Answers requests below `/api`: finds the caller, the version, and the operation or document, and shapes each
 //! refusal.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
@@ -8,13 +9,14 @@ use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, HeaderMap, HeaderName, HeaderV
 use hyper::{Method, Request, StatusCode, Uri};
 use touchline_protocol::Error;
 
-use super::callers::{CallerRefusal, by_token, log_refused_operation};
+use super::callers::{CallerRefusal, OTHER_SCHEME, by_token, log_refused_operation};
 use super::documents::Document;
-use super::operation::{OperationError, RequestNode};
+use super::operation::{Operation as _, OperationError, RequestNode};
+use super::operations::publish::BroadcastOperation;
 use super::reply::{ApiReply, ErrorMode};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::serve::serve;
-use super::table::{BATCH, place_of};
+use super::table::{BATCH, place_of, unknown_field};
 use super::version::{ApiForm, UNNAMED, VERSIONS, negotiate};
 use crate::auth::ApiCaller;
 use crate::runtime::generation::Generation;
@@ -118,10 +120,10 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let document = Document::named(method);
     let allowed: &[Method] = if document.is_some() { &[Method::GET, Method::HEAD] } else { &[Method::POST] };
     if !allowed.contains(request.method()) {
-        node.metrics_here().operations.count_error(NO_OPERATION, Error::METHOD_NOT_FOUND.code);
-        return method_not_allowed(&asked, allowed);
+        return method_not_allowed(origin, request.headers(), &asked, allowed);
     }
-    let caller = match authorize(&generation, &sent, &uri, node.clock.now_ms() / 1_000) {
+    let now_s = node.clock.now_ms() / 1_000;
+    let caller = match authorize(&generation, &sent, &uri, now_s) {
         Ok(caller) => caller,
         Err(refusal) => return refuse_caller(origin, request.headers(), &asked, &refusal),
     };
@@ -131,8 +133,7 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
         match negotiate(request.headers()) {
             Some(form) => asked.form = form,
             None => {
-                node.metrics_here().operations.count_error(NO_OPERATION, Error::NO_SUCH_VERSION.code);
-                return no_such_version(&asked);
+                return no_such_version(origin, request.headers(), &asked);
             }
         }
     }
@@ -145,32 +146,52 @@ pub(super) async fn answer(origin: &Origin, mut request: Request<RequestBody>) -
     let (body, _budget) = match request.into_body().read(generation.settings.http_api.body_size_limit).await {
         Ok(read) => read,
         Err(status) => {
-            let why = "the body is larger than http_api.body_size_limit, or incomplete";
-            span.fail(|| why.to_owned());
-            node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
-            return asked.turn_away(status, Error::BAD_REQUEST, why);
+            span.fail(|| status.to_string());
+            return refuse_body(origin, caller, &asked, method, status);
         }
     };
-    let serving = serve(RequestNode::new(node, &generation), &caller.rights, method, &body, asked.form.version);
-    let reply = within(&span, serving).await.unwrap_or_else(|malformed| {
+    let refused = Cell::default();
+    let request_node = RequestNode::new(node, &generation).noting(&refused);
+    let serving = serve(request_node, &caller.rights, method, &body, asked.form.version);
+    let mut reply = within(&span, serving).await.unwrap_or_else(|malformed| {
         node.metrics_here().operations.count_error(place_of(method), Error::BAD_REQUEST.code);
         ApiReply::turned_away(malformed.into())
     });
+    reply.note(BroadcastOperation::NAME, refused.take());
     if let Some(refusal) = &reply.refusal {
         span.note("touchline.error.code", || refusal.error.code.to_string());
         span.fail(|| refusal.error.to_string());
     } else if !reply.refused.is_empty() {
-        span.fail(|| "operations of the batch were refused".to_owned());
+        span.fail(|| "operations of the batch, or channels of the broadcast, were refused".to_owned());
     }
     let of_path = reply.refusal.iter().filter(|_| reply.refused.is_empty()).map(|refusal| (method, refusal));
     let of_batch = reply.refused.iter().map(|(operation, refusal)| (operation.as_str(), refusal));
     for (operation, refusal) in of_path.chain(of_batch) {
         log_refused_operation(node, origin.remote, caller, asked.id(), operation, refusal);
     }
-    if let Some(warning) = &reply.warning {
-        tracing::warn!(request_id = asked.id(), "a request of the server API: {warning}");
+    let is_told = generation.settings.client.tell_refusal_cause;
+    if reply.refusal.is_none() && (is_told || caller.is_first_in_second(place_of(method), now_s)) {
+        reply.warning = warn_of_unknown_field(origin, caller, asked.id(), method, &body).filter(|_| is_told);
     }
     asked.answer(reply)
+}
+
+/// Logs a field of the request that the operation does not have, and so ignored. Returns the warning for the caller. It
+/// reads the body again, so it is called for few requests: a program repeats its mistakes.
+fn warn_of_unknown_field(
+    origin: &Origin,
+    caller: &ApiCaller,
+    request_id: &str,
+    method: &str,
+    body: &[u8],
+) -> Option<String> {
+    let (operation, warning) = unknown_field(method, body)?;
+    let now_ms = origin.node.clock.elapsed_us() / 1_000;
+    if let Some(silent) = origin.node.refusals.admits_warning(operation, &caller.name, now_ms) {
+        let key = &caller.name;
+        tracing::warn!(operation, %key, request_id, silent, "server API: the operation ignored a field: {warning}");
+    }
+    Some(warning)
 }
 
 /// Returns the name of a request's span: its operation. A path without a known operation does not choose the name.
@@ -180,21 +201,52 @@ fn span_name(method: &str) -> String {
 }
 
 /// Makes the answer to a request whose HTTP method the path does not support.
-fn method_not_allowed(asked: &ApiQuestion, allowed: &[Method]) -> HttpResponse {
+fn method_not_allowed(origin: &Origin, headers: &HeaderMap, asked: &ApiQuestion, allowed: &[Method]) -> HttpResponse {
     let names = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-    let detail = format!("the path supports {names}");
-    let mut response = asked.turn_away(StatusCode::METHOD_NOT_ALLOWED, Error::METHOD_NOT_FOUND, &detail);
+    let (status, error) = (StatusCode::METHOD_NOT_ALLOWED, Error::METHOD_NOT_FOUND);
+    let cause = "server API: the HTTP method is not POST (GET or HEAD for a document)";
+    let detail = format!("the HTTP method must be {}", names.replace(", ", " or "));
+    let mut response = reject(origin, headers, asked, (status, cause, error, &detail));
     if let Ok(names) = HeaderValue::try_from(names) {
         response.headers_mut().insert(ALLOW, names);
     }
     response
 }
 
+/// Makes the answer to a body that was not read, and logs the cause.
+fn refuse_body(
+    origin: &Origin,
+    caller: &ApiCaller,
+    asked: &ApiQuestion,
+    method: &str,
+    status: StatusCode,
+) -> HttpResponse {
+    let limit = origin.node.generation().settings.http_api.body_size_limit;
+    let why = format!("the body is larger than http_api.body_size_limit ({limit} bytes), or incomplete");
+    let refusal = OperationError { detail: Some(why.as_str().into()), ..Error::BAD_REQUEST.into() };
+    origin.node.metrics_here().operations.count_error(place_of(method), refusal.error.code);
+    log_refused_operation(&origin.node, origin.remote, caller, asked.id(), method, &refusal);
+    asked.turn_away(status, refusal, &why)
+}
+
 /// Makes the answer to a caller whose `Accept` allows no version of the server API.
-fn no_such_version(asked: &ApiQuestion) -> HttpResponse {
+fn no_such_version(origin: &Origin, headers: &HeaderMap, asked: &ApiQuestion) -> HttpResponse {
     let names: Vec<&str> = VERSIONS.iter().map(|version| version.media_type).collect();
     let detail = format!("Accept must allow application/json or one of {}", names.join(", "));
-    asked.turn_away(StatusCode::NOT_ACCEPTABLE, Error::NO_SUCH_VERSION, &detail)
+    let cause = "server API: Accept allows neither application/json nor a version of the server API";
+    reject(origin, headers, asked, (StatusCode::NOT_ACCEPTABLE, cause, Error::NO_SUCH_VERSION, &detail))
+}
+
+/// Answers a request that never reaches an operation: logs the cause, and counts the error.
+fn reject(
+    origin: &Origin,
+    headers: &HeaderMap,
+    asked: &ApiQuestion,
+    (status, cause, error, detail): (StatusCode, &'static str, Error, &str),
+) -> HttpResponse {
+    origin.node.log_refused_request(origin.remote, headers, status, cause, asked.id());
+    origin.node.metrics_here().operations.count_error(NO_OPERATION, error.code);
+    asked.turn_away(status, error, detail)
 }
 
 /// Returns the caller of a request; None = the request is refused.
@@ -229,11 +281,11 @@ fn authorize<'g>(
     let mut is_shown = sent.key.is_some();
     let mut refused_token = None;
     if let Some((scheme, shown)) = in_authorization {
-        is_shown = true;
-        if scheme.eq_ignore_ascii_case(b"apikey ")
-            && let Some(caller) = access.of_key(shown)
-        {
-            return Ok(caller);
+        if scheme.eq_ignore_ascii_case(b"apikey ") {
+            is_shown = true;
+            if let Some(caller) = access.of_key(shown) {
+                return Ok(caller);
+            }
         }
         if scheme.eq_ignore_ascii_case(b"bearer ")
             && let Some(found) = by_token(generation, shown, now_s)
@@ -259,6 +311,8 @@ fn authorize<'g>(
             "server API: the key that was sent is not in http_api.key or http_api.keys",
             "the key that was sent is not in http_api.key or http_api.keys",
         )
+    } else if sent.authorization.is_some() {
+        OTHER_SCHEME
     } else {
         CallerRefusal::Unauthorized(
             "server API: no key was sent (header X-API-Key)",
@@ -269,14 +323,12 @@ fn authorize<'g>(
 
 /// Answers a caller that is not served, and logs the cause.
 fn refuse_caller(origin: &Origin, headers: &HeaderMap, asked: &ApiQuestion, refusal: &CallerRefusal) -> HttpResponse {
-    let (status, cause, error, detail) = match refusal {
-        CallerRefusal::Unauthorized(cause, detail) => (StatusCode::UNAUTHORIZED, cause, Error::UNAUTHORIZED, *detail),
+    let refused = match *refusal {
+        CallerRefusal::Unauthorized(cause, detail) => (StatusCode::UNAUTHORIZED, cause, Error::UNAUTHORIZED, detail),
         CallerRefusal::Unavailable(cause) => {
             let detail = "the keys of http_api.jwks are not available now: try again";
             (StatusCode::SERVICE_UNAVAILABLE, cause, Error::INTERNAL, detail)
         }
     };
-    origin.node.log_refused_request(origin.remote, headers, status, cause, asked.id());
-    origin.node.metrics_here().operations.count_error(NO_OPERATION, error.code);
-    asked.turn_away(status, error, detail)
+    reject(origin, headers, asked, refused)
 }

@@ -111,9 +111,12 @@ impl From<OperationError> for ErrorJson {
     fn from(OperationError { error, field, denied, detail, .. }: OperationError) -> Self {
         let message = match denied {
             None => error.message.into(),
-            Some((Denied::Operation, name)) => format!("{}: the key may not use {name}", error.message).into(),
+            Some((Denied::Operation, name)) => {
+                format!("{}: the key may not use {name}: add it to operations of the key", error.message).into()
+            }
             Some((Denied::Channel, name)) => {
-                format!("{}: the key may not use {name} in this channel", error.message).into()
+                let what = "in this channel: add a pattern to channels of the key";
+                format!("{}: the key may not use {name} {what}", error.message).into()
             }
         };
         ErrorJson { code: error.code, message, field }.with_detail(detail.as_deref())

@@ -1,8 +1,10 @@
 //! Requests of the server API that cannot be read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
 
@@ -11,6 +13,18 @@ use super::params::object;
 
 /// The most bytes of the text about an unexpected value. The text is limited because it may repeat the request.
 const TOLD_MAX: usize = 200;
+
+/// The types of Rust in the texts of serde, and their names in JSON.
+const TYPES: [(&str, &str); 8] = [
+    ("i64", "a whole number"),
+    ("u64", "a whole number from 0"),
+    ("u32", "a whole number from 0"),
+    ("usize", "a whole number from 0"),
+    ("f64", "a number"),
+    ("a sequence", "a list"),
+    ("a map", "an object"),
+    ("a boolean", "true or false"),
+];
 
 /// A request that is not JSON, or does not have the shape of its operation.
 #[derive(Debug)]
@@ -31,7 +45,9 @@ impl MalformedRequest {
         let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(params).unwrap_or_default();
         let bad =
             O::request_fields().into_iter().find(|name| members.get(name).is_some_and(|value| is_bad(name, value)));
-        MalformedRequest { cause, field: bad }
+        let is_other = cause.is_syntax() && !params.starts_with(b"{");
+        let example = || serde_json::Error::custom(format!("expected a JSON object such as {}", O::EXAMPLE));
+        MalformedRequest { cause: if is_other { example() } else { cause }, field: bad }
     }
 }
 
@@ -44,7 +60,7 @@ impl From<serde_json::Error> for MalformedRequest {
 impl From<MalformedRequest> for OperationError {
     fn from(malformed: MalformedRequest) -> Self {
         let detail = Some(malformed.to_string().into());
-        OperationError { field: malformed.field, detail, ..Error::BAD_REQUEST.into() }
+        OperationError { field: malformed.field, detail, repeats_value: true, ..Error::BAD_REQUEST.into() }
     }
 }
 
@@ -55,7 +71,10 @@ impl fmt::Display for MalformedRequest {
         let place = text.rfind(" at line ").unwrap_or(text.len());
         let (what, place) = text.split_at(place);
         let told = &what[..what.floor_char_boundary(TOLD_MAX)];
-        write!(f, "{told}{}{place}", if told.len() < what.len() { "…" } else { "" })
+        let (found, expected) = told.rsplit_once(", expected ").unwrap_or((told, ""));
+        let expected = TYPES.iter().find(|(of_rust, _)| *of_rust == expected).map(|(_, words)| words);
+        let told = &*expected.map_or(Cow::Borrowed(told), |words| format!("{found}, expected {words}").into());
+        write!(f, "{told}{}{place}", if what.len() > TOLD_MAX { "…" } else { "" })
     }
 }
 
@@ -74,6 +93,10 @@ mod tests {
         let found = malformed("{\"data\":1,\n\"channel\":7}");
         assert_eq!(found.field, Some("channel"));
         assert_eq!(found.to_string(), "invalid type: integer `7`, expected a string at line 2 column 11");
+        let text = malformed("{\"version\":\"x\"}").to_string();
+        assert!(text.contains(r#"string "x", expected a whole number from 0 at line 1"#), "{text}");
+        let text = malformed("channel=a").to_string();
+        assert!(text.starts_with(r#"expected a JSON object such as {"channel""#), "{text}");
         for (params, field) in [
             ("{\"channel\":\"a\",\"tags\":{\"a\":1}}", Some("tags")),
             ("{\"channel\":\"a\",\"version\":-1}", Some("version")),

@@ -15,6 +15,8 @@ pub(crate) struct OperationError {
     pub(crate) denied: Option<(Denied, &'static str)>,
     /// A detail that follows the text of the error; None = the text says everything.
     pub(crate) detail: Option<Box<str>>,
+    /// The detail may repeat a value of the request, so the log does not show it.
+    pub(crate) repeats_value: bool,
     /// The channel that the refusal is about, for the log; None = it is about none, or about several.
     pub(crate) channel: Option<Box<str>>,
 }
@@ -48,6 +50,6 @@ impl OperationError {
 
 impl From<Error> for OperationError {
     fn from(error: Error) -> Self {
-        OperationError { error, field: None, denied: None, detail: None, channel: None }
+        OperationError { error, field: None, denied: None, detail: None, repeats_value: false, channel: None }
     }
 }

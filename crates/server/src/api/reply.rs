@@ -113,7 +113,8 @@ mod tests {
     fn what_a_key_may_not_do_is_403_in_either_mode_and_names_the_operation() {
         let reply = |why| ApiReply::of_refusal(OperationError::denied(why, "publish"));
         assert_eq!([ErrorMode::Inside, ErrorMode::Transport].map(|mode| reply(Denied::Channel).status(mode)), [403; 2]);
-        let text = r#"{"code":103,"message":"permission denied: the key may not use publish"}"#;
+        let message = "permission denied: the key may not use publish: add it to operations of the key";
+        let text = format!(r#"{{"code":103,"message":"{message}"}}"#);
         assert_eq!(reply(Denied::Operation).body, format!(r#"{{"error":{text}}}"#).into_bytes());
         assert_eq!(reply(Denied::Operation).into_body(ErrorMode::Transport), text.as_bytes());
         let of_client = ApiReply::of_refusal(touchline_protocol::Error::PERMISSION_DENIED.into());

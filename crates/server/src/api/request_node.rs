@@ -1,8 +1,10 @@
 //! The node as one request of the server API sees it.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::time::Duration;
 
+use super::operation_error::OperationError;
 use crate::node::Node;
 use crate::runtime::generation::Generation;
 
@@ -14,12 +16,25 @@ pub(crate) struct RequestNode<'a> {
     node: &'a Node,
     generation: &'a Generation,
     has_limit: bool,
+    refused: Option<&'a Cell<Option<OperationError>>>,
 }
 
 impl<'a> RequestNode<'a> {
     /// Makes the view of a request. It is called once for each request, where the request arrives.
     pub(crate) fn new(node: &'a Node, generation: &'a Generation) -> Self {
-        RequestNode { node, generation, has_limit: true }
+        RequestNode { node, generation, has_limit: true, refused: None }
+    }
+
+    /// The view of a request whose first refused channel is logged. `refused`: why that channel was refused.
+    pub(crate) fn noting(self, refused: &'a Cell<Option<OperationError>>) -> Self {
+        RequestNode { refused: Some(refused), ..self }
+    }
+
+    /// Notes why one channel of a request was refused, while the request as a whole succeeds.
+    pub(crate) fn note_refused(self, refusal: &OperationError) {
+        if let Some(refused) = self.refused {
+            refused.set(refused.take().or_else(|| Some(refusal.clone())));
+        }
     }
 
     /// The view of a command of a consumer, which waits as long as the command takes.

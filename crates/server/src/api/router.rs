@@ -12,6 +12,7 @@ use super::readiness::{health, turns};
 use super::request_id::{X_REQUEST_ID, request_id};
 use super::scrape::Scrape;
 use super::trace_stream;
+use crate::net::headers::Headers as _;
 use crate::net::host::{self, HostRefusal};
 #[cfg(feature = "grpc")]
 use crate::net::port::PortRole;
@@ -21,7 +22,7 @@ use crate::transport::http::body::{BodyBudget, RequestBody};
 use crate::transport::http::respond::{self, HttpResponse, JSON};
 use crate::transport::http::{Origin, Routed, Router, emulation, reactions, stream, upgrade};
 use bytes::Bytes;
-use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
+use hyper::header::{ACCEPT, HeaderMap, HeaderValue, UPGRADE};
 use hyper::{Method, Request, StatusCode, Version};
 use touchline_config::Settings;
 
@@ -136,13 +137,16 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     if is_api(origin, path) {
         return endpoint::answer(origin, request).await;
     }
+    let is_websocket = request.headers().has_token(&UPGRADE, "websocket");
     match probe_of(origin, path) {
-        None if path == "/" && origin.side.serves_clients() => {
+        None if path == "/" && origin.side.serves_clients() && !is_websocket => {
             let endpoint = &node.generation().settings.websocket.handler_prefix;
             respond::text(StatusCode::OK, format!("Touchline runs here. Clients connect to {endpoint}.\n"))
         }
         None => {
-            if let Some(cause) = switched_off(&node.generation().settings, path) {
+            let cause = switched_off(&node.generation().settings, path.trim_end_matches('/'));
+            let cause = cause.or_else(|| is_elsewhere(origin, path)).or(is_websocket.then_some(NO_WEBSOCKET));
+            if let Some(cause) = cause {
                 node.log_refused_request(origin.remote, request.headers(), StatusCode::NOT_FOUND, cause, "");
             }
             respond::not_found()
@@ -171,13 +175,18 @@ fn probe_of(origin: &Origin, path: &str) -> Option<ProbeReply> {
 /// this port does not serve it.
 fn switched_off(settings: &Settings, path: &str) -> Option<&'static str> {
     let Settings { websocket, uni_websocket, http_stream, sse, uni_http_stream, uni_sse, .. } = settings;
-    let Settings { health, prometheus, admin, .. } = settings;
+    let Settings { health, prometheus, admin, emulation, .. } = settings;
     let is_health = ["/livez", "/readyz", health.handler_prefix.as_str()].contains(&path);
     let paths = [
-        (!websocket.disabled, path == websocket.handler_prefix, "the path is off: websocket.disabled"),
+        (!websocket.disabled, path == websocket.handler_prefix, "the path is off: websocket.disabled is true"),
         (uni_websocket.enabled, path == uni_websocket.handler_prefix, "the path is off: uni_websocket.enabled"),
         (http_stream.enabled, path == http_stream.handler_prefix, "the path is off: http_stream.enabled"),
         (sse.enabled, path == sse.handler_prefix, "the path is off: sse.enabled"),
+        (
+            http_stream.enabled || sse.enabled,
+            path == emulation.handler_prefix,
+            "the path is off: http_stream.enabled, sse.enabled",
+        ),
         (uni_http_stream.enabled, path == uni_http_stream.handler_prefix, "the path is off: uni_http_stream.enabled"),
         (uni_sse.enabled, path == uni_sse.handler_prefix, "the path is off: uni_sse.enabled"),
         (health.enabled, is_health, "the path is off: health.enabled"),
@@ -185,6 +194,17 @@ fn switched_off(settings: &Settings, path: &str) -> Option<&'static str> {
         (admin.enabled, path == admin.handler_prefix, "the path is off: admin.enabled"),
     ];
     paths.into_iter().find(|(is_on, is_path, _)| *is_path && !is_on).map(|(_, _, cause)| cause)
+}
+
+const NO_WEBSOCKET: &str = "the path of the WebSocket is not websocket.handler_prefix";
+
+/// Which port serves a path that this port does not serve. None = the path is not one of the server.
+fn is_elsewhere(origin: &Origin, path: &str) -> Option<&'static str> {
+    let is_admin = path == origin.node.generation().settings.admin.handler_prefix;
+    (is_admin || is_own_path(&origin.node, path)).then_some(match origin.side.serves_clients() {
+        true => "the path is on http_server.internal_port",
+        false => "the path is on http_server.port, for clients",
+    })
 }
 
 /// Whether the server itself answers a path on the port for clients.

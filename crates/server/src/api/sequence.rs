@@ -98,8 +98,9 @@ fn refused(refusal: OperationError) -> CallFailure {
     if refusal.error.temporary {
         return CallFailure::Temporary(refusal.error);
     }
-    let field = refusal.field.map_or(String::new(), |field| format!(" ({field})"));
-    CallFailure::Final(format!("{}{field}", refusal.error))
+    let detail = refusal.detail.as_deref().map(|detail| format!(": {detail}"));
+    let field = refusal.field.map(|field| format!(" ({field})"));
+    CallFailure::Final(format!("{}{}", refusal.error, detail.or(field).unwrap_or_default()))
 }
 
 /// Returns the outcome of a broadcast. A temporary error in one channel repeats the whole broadcast.
@@ -119,18 +120,24 @@ fn of_channels(answer: &[u8]) -> Result<(), CallFailure> {
     #[derive(Deserialize)]
     struct ChannelError {
         code: u32,
+        #[serde(default)]
+        message: String,
     }
     let Ok(answer) = serde_json::from_slice::<Answer>(answer) else {
         return Err(CallFailure::Temporary(Error::INTERNAL));
     };
     let responses = answer.result.responses;
     let found = |code: u32| Error::ALL.iter().find(|error| error.code == code).copied().unwrap_or(Error::INTERNAL);
-    let errors: Vec<Error> = responses.iter().filter_map(|each| Some(found(each.error.as_ref()?.code))).collect();
-    match errors.iter().find(|error| error.temporary) {
-        Some(error) => Err(CallFailure::Temporary(*error)),
+    let errors: Vec<(Error, &str)> = responses
+        .iter()
+        .filter_map(|each| each.error.as_ref().map(|error| (found(error.code), &*error.message)))
+        .collect();
+    match errors.iter().find(|(error, _)| error.temporary) {
+        Some((error, _)) => Err(CallFailure::Temporary(*error)),
         None => match errors.first() {
-            Some(error) => {
-                let text = format!("{error} in {} of {} channels", errors.len(), responses.len());
+            Some((error, message)) => {
+                let code = error.code;
+                let text = format!("{code}: {message}, in {} of {} channels", errors.len(), responses.len());
                 Err(CallFailure::Final(text))
             }
             None => Ok(()),
@@ -180,8 +187,11 @@ mod tests {
         assert_eq!(of(r#"{"result":{"responses":[{"result":{}},{"result":{"offset":1}}]}}"#), Ok(()));
         let both = r#"{"result":{"responses":[{"error":{"code":102}},{"error":{"code":4009}}]}}"#;
         assert_eq!(of(both), Err(CallFailure::Temporary(Error::CLUSTER_UNREACHABLE)));
-        let text = of(r#"{"result":{"responses":[{"result":{}},{"error":{"code":102}}]}}"#);
-        assert_eq!(text, Err(CallFailure::Final("102: unknown channel in 1 of 2 channels".into())));
+        let text = of(r#"{"result":{"responses":[{"result":{}},{"error":{"code":102,"message":"x: y"}}]}}"#);
+        assert_eq!(text, Err(CallFailure::Final("102: x: y, in 1 of 2 channels".into())));
+        let detail = || OperationError::about(Error::BAD_REQUEST, "data", "data is missing");
+        assert_eq!(refused(detail()), CallFailure::Final("107: bad request: data is missing".into()));
+        assert_eq!(refused(OperationError::bad("data")), CallFailure::Final("107: bad request (data)".into()));
         assert_eq!(of("{}"), Err(CallFailure::Temporary(Error::INTERNAL)));
     }
 }

@@ -11,7 +11,7 @@ use super::cluster::{BroadcastMessage, GATHERED};
 use super::malformed::MalformedRequest;
 use super::operation::RequestNode;
 use super::reply::ApiReply;
-use super::table::{BATCH, Call, unknown_field};
+use super::table::{BATCH, Call};
 use super::version::{self, V1};
 use crate::auth::ApiRights;
 use crate::node::Node;
@@ -38,12 +38,7 @@ pub(crate) async fn serve(
             let mut object = ObjectWriter::open(&mut answer);
             let refusal = call.run(node, rights, &mut object, "result").await;
             object.close();
-            let mut reply = ApiReply::of_operation(answer, refusal, is_unknown);
-            // Only where causes are sent: a developer may have misspelt a field that the operation then ignores.
-            if reply.refusal.is_none() && node.generation().settings.client.tell_refusal_cause {
-                reply.warning = unknown_field(method, body);
-            }
-            Ok(reply)
+            Ok(ApiReply::of_operation(answer, refusal, is_unknown))
         }
     }
 }

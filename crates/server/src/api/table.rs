@@ -126,10 +126,12 @@ fn explained(node: RequestNode<'_>, place: usize, params: &[u8], refusal: Operat
 }
 
 /// What is written in parameters that no field of an operation reads. `None` = every member is a field.
-pub(super) fn unknown_field(operation: &str, params: &[u8]) -> Option<String> {
+/// Returns the name of the operation too.
+pub(super) fn unknown_field(operation: &str, params: &[u8]) -> Option<(&'static str, String)> {
     let description = &TABLE.iter().find(|row| row.description.name == operation)?.description;
     let fields = (description.request_fields)();
-    RefusedRequest { operation: description.name, fields, params }.unknown_field()
+    let request = RefusedRequest { operation: description.name, fields, params };
+    request.unknown_field().map(|text| (description.name, text))
 }
 
 /// The refusal of a name that no operation has.
@@ -245,6 +247,7 @@ macro_rules! operations {
                     $($(#[$only])? CallRequest::$operation(request) => {
                         let place = $operation::PLACE;
                         if let Err(refusal) = permitted::<$operation>(rights, &request) {
+                            let refusal = explained(node, place, self.params, refusal);
                             return Some(refuse(&node, place, object, refusal));
                         }
                         let run = run_everywhere::<$operation>(node, request, self.params, object, key);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -90,11 +91,24 @@ pub(crate) struct ApiCaller {
     pub(crate) rights: ApiRights,
     /// The number of requests so far. Reloads that keep the name of the key keep the count.
     pub(crate) requests: Arc<AtomicU64>,
+    /// The second of the last request that was searched for unknown fields, for each part of the operations.
+    searched_s: [AtomicU64; 16],
 }
 
 impl ApiCaller {
     fn new(name: &str, rights: ApiRights) -> Self {
-        ApiCaller { name: name.to_owned(), rights, requests: Arc::default() }
+        ApiCaller { name: name.to_owned(), rights, requests: Arc::default(), searched_s: Default::default() }
+    }
+
+    /// Whether the request is the first of its operation, and of those that share its part, in this second. `place`:
+    /// the place of the operation.
+    pub(crate) fn is_first_in_second(&self, place: usize, now_s: u64) -> bool {
+        let last_s = &self.searched_s[place % self.searched_s.len()];
+        let is_first = last_s.load(Relaxed) != now_s;
+        if is_first {
+            last_s.store(now_s, Relaxed);
+        }
+        is_first
     }
 }
 

@@ -181,12 +181,36 @@ fn read<T: DeserializeOwned>(json: &str) -> Result<T, TokenFault> {
     serde_json::from_str(json).map_err(|_| TokenFault::invalid(TokenStage::Claims, misshapen(json)))
 }
 
+const OTHER_TYPE: &str = "a claim of the token, or a part of it, has another type than it must have";
+/// The name of a claim, whether a value has its type, and the text about another type.
+type ClaimType = (&'static str, fn(&Value) -> bool, &'static str);
+/// The types of claims, and what a refusal says of another type.
+const CLAIM_TYPES: [ClaimType; 11] = [
+    ("channels", Value::is_array, "channels of the token is not a list of texts"),
+    ("subs", Value::is_object, "subs of the token is not an object with channels as keys"),
+    ("caps", Value::is_array, "caps of the token is not a list of objects"),
+    ("allow", Value::is_array, "allow of the token is not a list of texts"),
+    ("names", Value::is_array, "names of the token is not a list of objects"),
+    ("groups", Value::is_array, "groups of the token is not a list of objects"),
+    ("register", Value::is_object, "register of the token is not an object of lists"),
+    ("labels", Value::is_object, "labels of the token is not an object of texts"),
+    ("override", Value::is_object, "override of the token is not an object"),
+    ("channel", Value::is_string, "channel of the token is not text"),
+    ("expire_at", Value::is_number, "expire_at of the token is not a number"),
+];
+
 /// Says what is wrong with claims of the wrong shape.
 fn misshapen(claims: &str) -> &'static str {
     match serde_json::from_str::<Value>(claims) {
         Ok(claims) if claims["sub"].is_number() => "sub of the token is a number: write the user's id as text",
         Ok(claims) if !claims["sub"].is_string() && !claims["sub"].is_null() => "sub of the token is not text",
-        _ => "a claim of the token has another type than it must have",
+        Ok(claims) => {
+            let is_wrong =
+                |name: &str, is_right: fn(&Value) -> bool| !claims[name].is_null() && !is_right(&claims[name]);
+            let wrong = CLAIM_TYPES.iter().find(|(name, is_right, _)| is_wrong(name, *is_right));
+            wrong.map_or(OTHER_TYPE, |(_, _, text)| text)
+        }
+        Err(_) => OTHER_TYPE,
     }
 }
 

@@ -63,6 +63,7 @@ pub(crate) fn joining(
     Ok(touchline_cluster::JoinOptions {
         cluster: cluster.clone(),
         node: id.to_owned(),
+        name: settings.node.name.clone(),
         credentials: read_pem("cluster.nats_credentials", &cluster.nats_credentials)?,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms,

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use touchline_config::PublicationDataSettings;
+use touchline_config::{PublicationDataSettings, nearest};
 
 use crate::api::OperationCall;
 use crate::traces::TRACEPARENT;
@@ -133,7 +133,9 @@ impl AskedCommand {
     pub(super) fn read(method: &str, payload: &str) -> AskedCommand {
         let Some(operation) = METHODS.into_iter().find(|known| *known == method) else {
             let shown = &method[..method.floor_char_boundary(SHOWN_MAX)];
-            return AskedCommand::Nothing(format!("no consumer carries out the method {shown:?}"));
+            let meant =
+                nearest(shown, METHODS.into_iter()).map_or(String::new(), |known| format!("; did you mean {known}?"));
+            return AskedCommand::Nothing(format!("no consumer carries out the method {shown:?}{meant}"));
         };
         AskedCommand::of(operation, payload)
             .unwrap_or_else(|error| unreadable("the payload is not a JSON object", &error))
@@ -349,6 +351,8 @@ mod tests {
     #[test]
     fn what_is_not_carried_out_and_what_cannot_be_read_are_told_apart() {
         assert!(matches!(AskedCommand::read("rpc", "{}"), AskedCommand::Nothing(_)));
+        let AskedCommand::Nothing(why) = AskedCommand::read("publsh", "{}") else { panic!("it is not carried out") };
+        assert_eq!(why, "no consumer carries out the method \"publsh\"; did you mean publish?");
         assert!(matches!(AskedCommand::read("info", "junk"), AskedCommand::Nothing(_)));
         for payload in ["", "junk", "7", "[]", "null", "\"junk\"", "\"7\"", "{", "{\"channel\":1,\"channel\":2}"] {
             assert!(matches!(AskedCommand::read("publish", payload), AskedCommand::Unreadable(_)), "{payload}");

@@ -71,7 +71,7 @@ pub(super) async fn ask(
 fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
     let transforms = &backend.transforms.0;
     let Some(transform) = transforms.iter().find(|transform| transform.status_code == status.as_u16()) else {
-        return Asked::failed(format!("the status of the answer is {}", status.as_u16()), status.is_server_error());
+        return Asked::failed(status_fault(status), status.is_server_error());
     };
     let outcome = match &transform.outcome {
         TransformOutcome::Error { code, message, temporary } => {
@@ -83,6 +83,21 @@ fn refused(backend: &HttpBackend, status: StatusCode) -> Asked {
     };
     let outcome = HookOutcome::Refused(Box::new(outcome));
     Asked { outcome, fault: None, is_outage: status.is_server_error() }
+}
+
+/// Says which status an answer has, and how a backend refuses.
+fn status_fault(status: StatusCode) -> String {
+    let remedy = match status.is_client_error() {
+        true => ": to refuse, answer 200 with \"error\" or \"disconnect\", or set status_to_code_transforms",
+        false => "",
+    };
+    format!("the status of the answer is {}{remedy}", status.as_u16())
+}
+
+#[test]
+fn a_backend_that_answers_403_is_told_how_to_refuse() {
+    assert!(status_fault(StatusCode::FORBIDDEN).contains("is 403: to refuse, answer 200 with"));
+    assert_eq!(status_fault(StatusCode::BAD_GATEWAY), "the status of the answer is 502");
 }
 
 /// Returns the header fields of a question. Those of the configuration (`always`) cannot be replaced by a client. Those

@@ -47,6 +47,8 @@ pub(crate) struct RefusalLog {
     /// One entry for each cause and key so far. They are few: causes are fixed texts, and keys are those of the
     /// configuration.
     windows: Lock<Vec<Window>>,
+    /// The same for warnings about requests that were served, by operation and key.
+    warnings: Lock<Vec<Window>>,
 }
 
 /// The refusals for one cause and key.
@@ -116,29 +118,34 @@ impl RefusalLog {
     /// Otherwise returns how many refusals of the cause were not logged since the last line; inner None = all were.
     /// `now_ms`: milliseconds of the node's clock.
     pub(crate) fn admits(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<Option<u64>> {
-        self.take(cause, key, now_ms).map(|silent| (silent > 0).then_some(silent))
+        take(&mut self.windows.lock(), cause, key, now_ms).map(|silent| (silent > 0).then_some(silent))
     }
 
-    /// The same as [`RefusalLog::admits`], with 0 where all refusals since the last line were logged.
-    fn take(&self, cause: &'static str, key: &str, now_ms: u64) -> Option<u64> {
-        let mut windows = self.windows.lock();
-        let Some(window) = find(&mut windows, cause, key) else {
-            let said = (0, Box::default(), Box::default());
-            let counted = RefusalCount { cause, key: key.into(), count: 1, last_ms: now_ms, said };
-            windows.push(Window { counted, began_ms: now_ms, lines: 1, silent: 0 });
-            return Some(0);
-        };
-        (window.counted.count, window.counted.last_ms) = (window.counted.count + 1, now_ms);
-        if now_ms.saturating_sub(window.began_ms) >= WINDOW_MS {
-            (window.began_ms, window.lines) = (now_ms, 0);
-        }
-        if window.lines >= LINES_MAX {
-            window.silent += 1;
-            return None;
-        }
-        window.lines += 1;
-        Some(std::mem::take(&mut window.silent))
+    /// The same as [`RefusalLog::admits`], for a warning about a request that was served.
+    pub(crate) fn admits_warning(&self, operation: &'static str, key: &str, now_ms: u64) -> Option<Option<u64>> {
+        let mut warnings = self.warnings.lock();
+        take(&mut warnings, operation, key, now_ms).map(|silent| (silent > 0).then_some(silent))
     }
+}
+
+/// Counts one more of a cause and key. Returns how many were silent since the last line; None = this one is too.
+fn take(windows: &mut Vec<Window>, cause: &'static str, key: &str, now_ms: u64) -> Option<u64> {
+    let Some(window) = find(windows, cause, key) else {
+        let said = (0, Box::default(), Box::default());
+        let counted = RefusalCount { cause, key: key.into(), count: 1, last_ms: now_ms, said };
+        windows.push(Window { counted, began_ms: now_ms, lines: 1, silent: 0 });
+        return Some(0);
+    };
+    (window.counted.count, window.counted.last_ms) = (window.counted.count + 1, now_ms);
+    if now_ms.saturating_sub(window.began_ms) >= WINDOW_MS {
+        (window.began_ms, window.lines) = (now_ms, 0);
+    }
+    if window.lines >= LINES_MAX {
+        window.silent += 1;
+        return None;
+    }
+    window.lines += 1;
+    Some(std::mem::take(&mut window.silent))
 }
 
 fn find<'w>(windows: &'w mut [Window], cause: &str, key: &str) -> Option<&'w mut Window> {
@@ -152,13 +159,14 @@ mod tests {
     #[test]
     fn a_cause_has_some_lines_in_a_window_and_tells_what_it_left_out() {
         let log = RefusalLog::default();
-        let lines = |cause, now_ms| (0..100).filter(|_| log.take(cause, "", now_ms).is_some()).count();
+        let take = |cause, key, now_ms| take(&mut log.lock(), cause, key, now_ms);
+        let lines = |cause, now_ms| (0..100).filter(|_| take(cause, "", now_ms).is_some()).count();
         assert_eq!(lines("no token", 1_000), 5);
         assert_eq!(lines("no token", 10_999), 0, "the window has not ended");
         assert_eq!(lines("no origin", 10_999), 5, "another cause has its own");
-        assert_eq!(log.take("no token", "", 11_000), Some(195));
-        assert_eq!(log.take("no token", "", 11_000), Some(0));
-        assert_eq!(log.take("no token", "news", 11_000), Some(0), "another key has its own");
+        assert_eq!(take("no token", "", 11_000), Some(195));
+        assert_eq!(take("no token", "", 11_000), Some(0));
+        assert_eq!(take("no token", "news", 11_000), Some(0), "another key has its own");
         let counts: Vec<_> = log.counts().iter().map(|counted| (counted.cause, counted.count)).collect();
         assert_eq!(counts, [("no token", 202), ("no origin", 100), ("no token", 1)]);
     }

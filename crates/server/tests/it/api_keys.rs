@@ -40,7 +40,13 @@ fn a_key_may_use_its_operations_in_its_channels_and_nothing_else() {
         (status, body["error"]["message"].as_str().unwrap_or_default().to_owned())
     };
     let publish = |channel: &str| json!({"channel": channel, "data": 1});
-    let denied = |text: &str| (403, format!("permission denied: the key may not use {text}"));
+    let denied = |text: &str| {
+        let remedy = match text.ends_with("channel") {
+            true => "add a pattern to channels of the key",
+            false => "add it to operations of the key",
+        };
+        (403, format!("permission denied: the key may not use {text}: {remedy}"))
+    };
     let good = (200, String::new());
     for (key, operation, body, expected) in [
         ("key-of-news", "publish", publish("news"), good.clone()),
@@ -102,6 +108,8 @@ fn every_operation_that_takes_a_channel_is_limited_by_it() {
     assert!(checked >= 12, "{checked}");
 }
 
+const OTHER_SCHEME: &str = "the scheme of Authorization is not apikey: send the key as `Authorization: apikey KEY`";
+
 #[test]
 fn who_is_not_served_is_told_what_was_wrong_with_what_was_sent() {
     let endpoint = KeyEndpoint::with(vec![Signer::edwards("a").jwk()]);
@@ -115,12 +123,18 @@ fn who_is_not_served_is_told_what_was_wrong_with_what_was_sent() {
         ("X-API-Key: wrong", "the key that was sent is not in http_api.key or http_api.keys"),
         ("Authorization: apikey wrong", "the key that was sent is not in http_api.key or http_api.keys"),
         ("Authorization: Bearer wrong", "the token that was sent is not valid for http_api.jwks"),
+        ("Authorization: Basic wrong", OTHER_SCHEME),
+        ("Authorization: wrong", OTHER_SCHEME),
         ("Accept: */*", "send the key of http_api.key as X-API-Key"),
     ] {
         let (status, body) = call(header, "");
         assert_eq!((status, &body["error"]["message"]), (401, &json!(format!("unauthorized: {told}"))), "{header}");
         assert_eq!(call(header, &format!("?api_key={KEY}")).0, 200, "{header}: a good key beside it counts");
     }
+    let server = TestServer::start();
+    let header = format!("Authorization: Bearer {KEY}\r\n");
+    let (status, body) = server.http("POST", "/api/publish", &header, &publish);
+    assert!(status == 401 && body.contains(OTHER_SCHEME), "without http_api.jwks a token is no caller: {body}");
 }
 
 #[test]

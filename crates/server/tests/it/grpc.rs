@@ -264,7 +264,10 @@ fn keys_of_http_and_the_key_of_grpc_are_accepted_with_their_rights() {
     assert_eq!(publish("apikey key-of-news", "room:a").expect("it is answered"), Some(103));
     let news = GrpcCaller::plain(server.grpc(), "apikey key-of-news");
     let answer = news.call("info", json!({})).expect("it is answered");
-    assert_eq!(answer["error"]["message"], "permission denied: the key may not use info");
+    assert_eq!(
+        answer["error"]["message"],
+        "permission denied: the key may not use info: add it to operations of the key"
+    );
     let headers = format!("X-API-Key: {GRPC_KEY}\r\n");
     assert_eq!(server.http("POST", "/api/info", &headers, "{}").0, 401, "it is not a key of HTTP");
     until_eq(1, || server.metric("touchline_api_requests_total{key=\"grpc\"}"));

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use touchline_server::{Server, Settings};
-use touchline_testkit::PATIENCE;
 use touchline_testkit::http::head_of;
 use touchline_testkit::websocket::handshake;
+use touchline_testkit::{PATIENCE, until};
 
 use crate::support::{KEY, TestServer, settings};
 
@@ -74,6 +74,10 @@ fn an_internal_port_has_what_is_not_for_clients_and_nothing_else() {
             assert_ne!(ask(outer, "OPTIONS", path, "", "").0, 404, "{path}");
             assert_eq!(ask(inner, "OPTIONS", path, "", "").0, 404, "{path}");
         }
+        until("the log says which port has the path", || {
+            let refused = ask(if is_external { outer } else { inner }, "POST", "/api/refusals", &key, "{}").1;
+            refused.contains("is on http_server.internal_port") && refused.contains("is on http_server.port, for")
+        });
         running.stop();
     }
 }

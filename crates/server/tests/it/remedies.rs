@@ -29,16 +29,20 @@ fn a_refusal_names_what_is_wrong_and_the_key_or_the_name_that_was_meant() {
         (
             "presence",
             json!({"channel": "history:a"}),
-            r#"not available: it is switched on by channel.namespaces["history"].presence"#,
+            "not available: presence is off: set channel.namespaces[history].presence = true",
         ),
         (
             "history",
             json!({"channel": "a"}),
-            "not available: it is switched on by channel.without_namespace.history_size and \
+            "not available: history is off: set channel.without_namespace.history_size and \
              channel.without_namespace.history_ttl",
         ),
-        ("stats_top", json!({}), "not available: it is switched on by store.stats.enabled"),
-        ("channel_set", json!({"channel": "a"}), "not available: it is switched on by store.directory"),
+        ("stats_top", json!({}), "not available: statistics are off: set store.stats.enabled = true"),
+        (
+            "channel_set",
+            json!({"channel": "a"}),
+            "not available: the directory of channels is off: set store.directory = true",
+        ),
         (
             "lookup",
             json!({"scope": "device", "name": "a"}),
@@ -46,10 +50,32 @@ fn a_refusal_names_what_is_wrong_and_the_key_or_the_name_that_was_meant() {
         ),
         ("call", json!({"name": "a", "data": 1}), "bad request: scope is missing"),
         ("lookup", json!({"scope": "devices"}), "bad request: name is missing"),
+        ("publish", json!({"channel": "a", "b64data": "?"}), "bad request: b64data is not base64 of a payload"),
+        ("broadcast", json!({"channels": [], "data": 1}), "bad request: channels is an empty list"),
+        (
+            "publish",
+            json!({"channel": "x".repeat(256), "data": 1}),
+            "bad request: the name of the channel is longer than channel.max_length (255 bytes)",
+        ),
+        (
+            "rpc",
+            json!({"method": "x"}),
+            "method not found: the server has no methods of an application, so rpc always has this error",
+        ),
     ] {
         let refused = server.api(operation, request.clone());
         assert_eq!(refused["error"]["message"], message, "{operation} {request}: {refused}");
     }
+}
+
+#[test]
+fn a_broadcast_and_an_unknown_path_name_what_is_wrong() {
+    let server = TestServer::start();
+    let answer = server.api("broadcast", json!({"channels": ["a", "nope:1", "x\n"], "data": 1}));
+    let messages = [1, 2].map(|place| answer["result"]["responses"][place]["error"]["message"].clone());
+    let named = r#"unknown channel: no namespace of channel.namespaces is named "nope""#;
+    let ill = "bad request: the name of the channel has control characters, or does not fit channel_regex";
+    assert_eq!(messages, [named, ill], "{answer}");
     let key = format!("X-API-Key: {}\r\n", super::support::KEY);
     let (status, text) = server.http("POST", "/api/pubish", &key, "{}");
     let refused: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -75,9 +101,19 @@ fn a_field_that_an_operation_does_not_have_is_reported_where_causes_are() {
     }
 }
 
+const NO_VERSION: &str = "server API: Accept allows neither application/json nor a version of the server API";
+const OTHER_SCHEME: &str = "server API: Authorization has another scheme than apikey, or a token while http_api.jwks \
+                            is off";
+const STREAM_TOO_LARGE: &str = "the body is larger than http_stream.max_request_body_size, or incomplete";
+const NO_NAMESPACE: &str = "server API: the namespace of the channel is not in channel.namespaces";
+
 #[test]
-fn a_path_that_is_off_and_a_message_that_is_too_large_have_a_line() {
-    let server = TestServer::with(|settings| settings.websocket.message_size_limit = 1_000);
+fn each_refusal_of_a_request_has_a_line() {
+    let server = TestServer::with(|settings| {
+        super::registry::devices(settings);
+        settings.websocket.message_size_limit = 1_000;
+        (settings.http_api.body_size_limit, settings.http_stream.enabled) = (2_000, true);
+    });
     let counted = |cause: &str| {
         let refusals = server.api("refusals", json!({}))["result"]["refusals"].as_array().cloned().unwrap_or_default();
         refusals.iter().find(|row| row["words"] == cause).map_or(0, |row| row["count"].as_u64().unwrap_or_default())
@@ -88,4 +124,30 @@ fn a_path_that_is_off_and_a_message_that_is_too_large_have_a_line() {
     client.send(&"x".repeat(2_000));
     until("the line is there", || counted("a message is larger than websocket.message_size_limit") == 1);
     assert_eq!(server.http("GET", "/", "", "").0, 200, "the address of the server says what it is");
+    let key = format!("X-API-Key: {}\r\n", super::support::KEY);
+    let (accept, basic) = (format!("{key}Accept: application/xml\r\n"), "Authorization: Basic x\r\n");
+    let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    let (long, broadcast) = ("x".repeat(70_000), r#"{"channels":["nope:1","nope:2"],"data":1}"#);
+    for (method, path, headers, body, status, cause) in [
+        ("GET", "/ws", websocket, "", 404, "the path of the WebSocket is not websocket.handler_prefix"),
+        ("GET", "/", websocket, "", 404, "the path of the WebSocket is not websocket.handler_prefix"),
+        (
+            "PUT",
+            "/api/publish",
+            &key,
+            "{}",
+            405,
+            "server API: the HTTP method is not POST (GET or HEAD for a document)",
+        ),
+        ("POST", "/api/info", &accept, "{}", 406, NO_VERSION),
+        ("POST", "/api/info", basic, "{}", 401, OTHER_SCHEME),
+        ("POST", "/api/info", &key, &long, 413, "server API: the body cannot be read as this request"),
+        ("POST", "/connection/http_stream", "", &long, 413, STREAM_TOO_LARGE),
+        ("POST", "/api/broadcast", &key, broadcast, 200, NO_NAMESPACE),
+        ("POST", "/api/count", &key, r#"{"scope":"x"}"#, 200, "server API: the scope is not in registry.scopes"),
+    ] {
+        let before = counted(cause);
+        assert_eq!(server.http(method, path, headers, body).0, status, "{method} {path}");
+        until("the line is there", || counted(cause) == before + 1);
+    }
 }

@@ -211,7 +211,8 @@ impl Follower {
 
 /// The effect of a disconnect. Its code says whether to reconnect.
 pub(super) fn ended(code: u32, reason: &str) -> Effect {
-    let text = format!("disconnected: {reason} ({code})");
+    let remedy = if code == 3500 { ": `touchline token --check TOKEN --config FILE` says why" } else { "" };
+    let text = format!("disconnected: {reason} ({code}){remedy}");
     let is_final = matches!(code, 1009 | 3500..=3999 | 4500..=4999);
     if is_final { Effect::Fail(text) } else { Effect::Reconnect(text) }
 }
@@ -273,7 +274,9 @@ mod tests {
             ),
             (
                 r#"{"push":{"disconnect":{"code":3500,"reason":"invalid token"}}}"#,
-                Fail("disconnected: invalid token (3500)".into()),
+                Fail(
+                    "disconnected: invalid token (3500): `touchline token --check TOKEN --config FILE` says why".into(),
+                ),
             ),
             (
                 r#"{"id":2,"error":{"code":102,"message":"unknown channel"}}"#,

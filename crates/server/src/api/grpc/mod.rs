@@ -23,7 +23,7 @@ use touchline_protocol::Error;
 
 use self::call::GrpcCall;
 use self::unary::refuse;
-use super::callers::{CallerRefusal, by_token};
+use super::callers::{CallerRefusal, OTHER_SCHEME, by_token};
 use super::operation::RequestNode;
 use crate::auth::ApiCaller;
 use crate::runtime::generation::Generation;
@@ -128,6 +128,9 @@ fn authorize<'g>(generation: &'g Generation, headers: &HeaderMap, now_s: u64) ->
         {
             return found;
         }
+    }
+    if authorization.as_bytes().get(..7).is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"apikey ")) {
+        return Err(OTHER_SCHEME);
     }
     let cause = "server API: the key that was sent is not in grpc_api.key, http_api.key or http_api.keys";
     Err(CallerRefusal::Unauthorized(cause, "the key that was sent is not in the configuration"))

@@ -1,5 +1,7 @@
 //! `Publish` and `Broadcast`, whose messages are converted directly into requests of their operations.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use tonic::Status;
 use touchline_protocol::payload::RawPayload;
@@ -63,8 +65,12 @@ pub(super) async fn broadcast(call: GrpcCall<'_>, message: BroadcastRequest) -> 
         exclude_user: message.exclude_user,
         dry_run: message.dry_run,
     });
-    Ok(match run_alone::<BroadcastOperation>(call.node, &call.caller.rights, request).await {
+    let refused = Cell::default();
+    Ok(match run_alone::<BroadcastOperation>(call.node.noting(&refused), &call.caller.rights, request).await {
         Ok(reply) => {
+            if let Some(refusal) = refused.take() {
+                call.log_refusal(BroadcastOperation::NAME, &refusal);
+            }
             let responses = reply.responses.into_iter().map(|outcome| match outcome {
                 ChannelOutcome::Result(reply) => published(reply),
                 ChannelOutcome::Error(error) => PublishResponse { error: Some(error.into()), result: None },

@@ -75,7 +75,8 @@ struct OwnInfo {
     uptime: u64,
     /// The number of the configuration in use: 1 at the start of the node, plus 1 for each reload that changes it.
     config_generation: u64,
-    /// The ids of nodes whose configuration differs from that of this node; absent = all are equal.
+    /// The names of nodes whose configuration differs from that of this node; the id of a node without a name. Absent
+    /// = all are equal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes_with_other_configuration: Vec<String>,
     /// The counters of the node.

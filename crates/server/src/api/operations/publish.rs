@@ -18,6 +18,7 @@ use crate::api::description::OperationScope;
 use crate::api::json::ErrorJson;
 use crate::api::operation::{Operation, OperationError, OtherNodes, Placed as _, RequestNode};
 use crate::api::params::{any_json, channel_options, nullable, nullable_fields, plain};
+use crate::api::remedy::{EXPLAINED, explained_channel};
 use crate::api::steps::{STEPS_AT_A_TIME, run_steps};
 use crate::auth::NamedChannels;
 use crate::traces::{TRACEPARENT, handed_on};
@@ -365,9 +366,14 @@ impl Operation for BroadcastOperation {
             publish_one(node, channel, publish).await
         };
         let outcomes = run_steps(node, request.channels.iter().map(publish), STEPS_AT_A_TIME).await;
-        let responses = outcomes.into_iter().map(|outcome| match outcome.result().flatten() {
+        let mut refused = 0;
+        let each = outcomes.into_iter().zip(&request.channels);
+        let responses = each.map(|(outcome, channel)| match outcome.result().flatten() {
             Ok(position) => ChannelOutcome::Result(position),
             Err(refusal) => {
+                refused += 1;
+                let refusal = if refused <= EXPLAINED { explained_channel(node, channel, refusal) } else { refusal };
+                node.note_refused(&refusal);
                 node.metrics_here().operations.count_error(BroadcastOperation::PLACE, refusal.error.code);
                 ChannelOutcome::Error(refusal.into())
             }

@@ -36,6 +36,7 @@ impl Operation for RpcOperation {
     type Reply = EmptyReply;
 
     async fn run(_node: RequestNode<'_>, RpcRequest { method: _ }: RpcRequest) -> Result<EmptyReply, OperationError> {
-        Err(Error::METHOD_NOT_FOUND.into())
+        let detail = "the server has no methods of an application, so rpc always has this error";
+        Err(OperationError { detail: Some(detail.into()), ..Error::METHOD_NOT_FOUND.into() })
     }
 }

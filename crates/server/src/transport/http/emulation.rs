@@ -17,20 +17,19 @@ use crate::node::Node;
 
 /// Answers a request of `/emulation`: it forwards the commands to their session.
 pub(crate) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
-    cors::answer_post(node, peer, request, |request| forward(node, request)).await
+    cors::answer_post(node, peer, request, |request| forward(node, peer, request)).await
 }
 
-async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
+async fn forward(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
     let is_protobuf =
         request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
-    let (body, _budget) = match request
-        .into_body()
-        .read(node.generation().settings.emulation.max_request_body_size())
-        .await
-    {
+    let (head, body) = request.into_parts();
+    let (body, _budget) = match body.read(node.generation().settings.emulation.max_request_body_size()).await {
         Ok(read) => read,
         Err(status) => {
-            return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n");
+            let cause = "the body is larger than emulation.max_request_body_size, or incomplete";
+            node.log_refused_request(peer, &head.headers, status, cause, "");
+            return respond::text(status, format!("{cause}\n"));
         }
     };
     let read = if is_protobuf { EmulationCommand::from_protobuf(&body) } else { EmulationCommand::from_json(&body) };

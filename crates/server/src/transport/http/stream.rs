@@ -53,6 +53,16 @@ pub(crate) fn transport_of(node: &Node, path: &str) -> Option<(Transport, HttpSt
         .map(|(transport, settings)| (transport, settings.clone()))
 }
 
+/// Why the body of a request is refused, with the key that limits it.
+fn too_large(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Sse => "the body is larger than sse.max_request_body_size, or incomplete",
+        Transport::UniHttpStream => "the body is larger than uni_http_stream.max_request_body_size, or incomplete",
+        Transport::UniSse => "the body is larger than uni_sse.max_request_body_size, or incomplete",
+        _ => "the body is larger than http_stream.max_request_body_size, or incomplete",
+    }
+}
+
 /// Admits a client that asks for an endless answer.
 ///
 /// # Errors
@@ -97,10 +107,12 @@ pub(crate) async fn admit(
         };
         commands
     } else {
-        match request.into_body().read(settings.max_request_body_size()).await {
+        let (head, body) = request.into_parts();
+        match body.read(settings.max_request_body_size()).await {
             Ok((body, _)) => body,
             Err(status) => {
-                return refuse(respond::text(status, "the body is larger than max_request_body_size, or broken off\n"));
+                node.log_refused_request(peer, &head.headers, status, too_large(transport), "");
+                return refuse(respond::text(status, format!("{}\n", too_large(transport))));
             }
         }
     };
