@@ -73,15 +73,13 @@ mod pieces;
 mod reading;
 mod room;
 mod settings;
-#[cfg(test)]
-mod simulated;
-#[cfg(test)]
-mod simulation;
 mod storing;
 mod stream;
 mod subject;
 mod subscriptions;
 mod telling;
+#[cfg(test)]
+mod tests;
 mod time;
 mod trial;
 mod types;

@@ -11,7 +11,7 @@ pub(crate) use tokio::time::Instant;
 pub(crate) use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
 #[cfg(test)]
-pub(crate) use crate::simulation::time::{new_id, now, sleep, sleep_until, timeout, timeout_at};
+pub(crate) use crate::tests::simulation::time::{new_id, now, sleep, sleep_until, timeout, timeout_at};
 
 /// The present time.
 #[cfg(not(test))]

@@ -13,9 +13,9 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::jet_stream::JetStream;
-#[cfg(test)]
-use crate::simulation::nats::{SimulatedClient, SimulatedSubscription};
 use crate::telling::{OutsideBatch, tell};
+#[cfg(test)]
+use crate::tests::simulation::nats::{SimulatedClient, SimulatedSubscription};
 
 /// The servers to which a node connects.
 pub(crate) enum NatsServers {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 
 #[cfg(test)]
-use crate::simulation::nats::{SimulatedAcknowledgement, SimulatedClient};
+use crate::tests::simulation::nats::{SimulatedAcknowledgement, SimulatedClient};
 
 /// The number of messages that are requested from a consumer at a time.
 const FETCHED: usize = 1_000;

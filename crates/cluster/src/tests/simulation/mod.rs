@@ -49,7 +49,7 @@ fn day(seed: u64, trace: Trace) -> ([u64; KINDS.len()], Trace) {
 
 #[test]
 fn a_seed_gives_the_same_day_in_every_process() {
-    compare("simulation::a_seed_gives_the_same_day_in_every_process", |seed, trace| day(seed, trace).1);
+    compare("tests::simulation::a_seed_gives_the_same_day_in_every_process", |seed, trace| day(seed, trace).1);
 }
 
 #[test]
