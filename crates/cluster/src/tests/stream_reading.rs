@@ -263,7 +263,7 @@ fn judge(stream: &SimulatedStream, life: u64, behind: u64, kept: ReadRecords) ->
 
 #[test]
 fn a_seed_gives_the_same_events_in_every_process() {
-    compare("simulated::a_seed_gives_the_same_events_in_every_process", |seed, mut trace| {
+    compare("tests::stream_reading::a_seed_gives_the_same_events_in_every_process", |seed, mut trace| {
         let read = read(seed, |behind| Box::new(StreamReader::new(behind)), &mut trace);
         trace.note(|| format!("the reading: {read:?}"));
         let is_there = publish_all(seed, |answer| verdict(answer, true), &mut trace);
