@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -28,6 +28,7 @@ use crate::neighbours::ReportedNodes;
 use crate::open_streams::{OpenStreams, OpenedStream};
 use crate::outage::OutageLog;
 use crate::outcome::{append, change_fact, purge};
+use crate::returned::ReturnedChannels;
 use crate::room::OutgoingCharge;
 use crate::settings::{JoinOptions, StreamSettings};
 use crate::subject::Subjects;
@@ -142,12 +143,14 @@ pub(crate) struct ConnectedNode {
     /// loads once.
     pub(crate) waiting_loads: VecDeque<(Instant, StreamLoad)>,
     /// The task that opens the streams. `None` = no such task is running.
-    opening: Option<JoinHandle<()>>,
+    pub(crate) opening: Option<JoinHandle<()>>,
     opened_sender: UnboundedSender<OpenedStream>,
     /// The number of the client's connection. `None` = the link is lost, or was never made.
     pub(crate) link: Option<u64>,
     /// How often the connection has been lost.
-    pub(crate) lost: Arc<AtomicU64>,
+    pub(crate) lost: u64,
+    /// Which publications of this node NATS returns too late.
+    pub(crate) returned: Arc<ReturnedChannels>,
     pub(crate) checks: Arc<Checks>,
     /// Notified when streams are gone or replaced.
     streams_gone: Arc<Notify>,
@@ -223,7 +226,8 @@ impl ConnectedNode {
             opening: None,
             opened_sender,
             link: None,
-            lost: Arc::default(),
+            lost: 0,
+            returned: Arc::default(),
             echo_asked: now(),
             checks: Arc::default(),
             streams_gone: Arc::default(),
@@ -244,10 +248,6 @@ impl ConnectedNode {
 
     pub(crate) fn now_ms(&self) -> u64 {
         (now() - self.began).as_millis() as u64
-    }
-
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
     }
 
     fn tick(&mut self) {
@@ -288,6 +288,7 @@ impl ConnectedNode {
                 }
                 MembershipStep::StandAside(other) => {
                     self.is_joined.store(false, Relaxed);
+                    self.return_unwritten();
                     let why = self.no_common_version(&other);
                     tracing::error!("{why}: this node takes no part in the cluster until that node has gone");
                     (self.events)(ClusterEvent::VersionConflict(why));
@@ -347,24 +348,33 @@ impl ConnectedNode {
         let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
         let (is_first, opened) = (self.streams.is_none() || self.new_streams.is_some(), self.opened_sender.clone());
         let (marks, events) = (Arc::clone(&self.marks), Arc::clone(&self.events));
-        let (known, lost) = (self.marks_before.clone().unwrap_or_else(|| Arc::new(marks.copy())), self.lost());
+        let (known, lost) = (self.marks_before.clone().unwrap_or_else(|| Arc::new(marks.copy())), self.lost);
         self.opening = Some(tokio::spawn(async move {
             let mut told = String::new();
+            let mut sent: Option<Streams> = None;
             loop {
-                match Streams::open(
+                let (streams, failed) = Streams::open(
                     client.clone(),
                     Arc::clone(&settings),
                     subjects.clone(),
                     (Arc::clone(&marks), &known, is_first),
                 )
-                .await
-                {
-                    Ok(streams) => {
-                        let _ = opened.send((lost, settings, streams));
-                        return;
-                    }
+                .await;
+                // A node that starts is ready when all its streams are open. Later, those that are open are used.
+                let streams = if failed.is_none() { streams } else { streams.or_earlier(sent.as_ref()) };
+                let is_news = !is_first
+                    && match &sent {
+                        Some(sent) => !sent.are(&streams),
+                        None => streams.lives().next().is_some(),
+                    };
+                if failed.is_none() || is_news {
+                    let _ = opened.send((lost, Arc::clone(&settings), streams.clone(), failed.is_none()));
+                    sent = Some(streams);
+                }
+                match failed {
+                    None => return,
                     // Without a connection, the error does not concern JetStream.
-                    Err(error) if client.is_up() => {
+                    Some(error) if client.is_up() => {
                         let text = error.to_string();
                         if text != told {
                             tracing::warn!(
@@ -375,23 +385,22 @@ impl ConnectedNode {
                         }
                         events(ClusterEvent::StreamsUnavailable(error));
                     }
-                    Err(_) => {}
+                    Some(_) => {}
                 }
                 sleep(RETRY_INTERVAL).await;
             }
         }));
     }
 
-    fn on_streams(&mut self, (lost, settings, streams): OpenedStream) {
-        if Arc::ptr_eq(&settings, &self.settings) {
+    fn on_streams(&mut self, (lost, settings, streams, are_all): OpenedStream) {
+        if lost != self.lost || !Arc::ptr_eq(&settings, &self.settings) {
+            // The connection was lost again, or other streams were set meanwhile: they are opened again after that.
+            return;
+        }
+        if are_all {
             self.opening = None;
-        }
-        if lost != self.lost() || !Arc::ptr_eq(&settings, &self.settings) {
-            // The connection was lost again, or other streams were set meanwhile.
-            return self.open_streams();
-        }
-        if let Some(done) = self.new_streams.take() {
-            done();
+            self.marks_before = None;
+            self.new_streams.take().into_iter().for_each(|done| done());
         }
         let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
         let loader = Loader::start(streams.clone(), Arc::clone(&self.events), Arc::clone(&self.checks));
@@ -402,10 +411,12 @@ impl ConnectedNode {
             streams_gone: Arc::clone(&self.streams_gone),
             checks: Arc::clone(&self.checks),
         };
-        self.streams = Some(OpenStreams { streams, loader, _watch: JoinSet::from_iter([watch.run()]) });
-        self.marks_before = None;
-        if let Some(OpenStreams { loader, .. }) = &self.streams {
-            self.waiting_loads.drain(..).for_each(|(_, load)| loader.load(load));
+        self.streams = Some(OpenStreams { streams, lost, loader, _watch: JoinSet::from_iter([watch.run()]) });
+        for (since, load) in std::mem::take(&mut self.waiting_loads) {
+            match &self.streams {
+                Some(open) if open.streams.has(&load.namespace) => open.loader.load(load),
+                _ => self.waiting_loads.push_back((since, load)),
+            }
         }
         if !is_known {
             self.report_link();
@@ -432,7 +443,7 @@ impl ConnectedNode {
                 if !self.members.is_joined() => {}
             // It was accepted before the node noticed that it is alone.
             ClusterCommand::PublishEphemeral { channel, payload: (payload, _) } if !self.members.is_joined() => {
-                (self.events)(ClusterEvent::Ephemeral { channel, payload })
+                self.deliver_here(channel, payload)
             }
             ClusterCommand::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
             ClusterCommand::Append(StreamAppend { done, .. }) if !self.members.is_joined() => {
@@ -454,7 +465,7 @@ impl ConnectedNode {
                 tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
             }
             ClusterCommand::PublishEphemeral { channel, payload: (payload, charge) } => {
-                let subject = self.subjects.ephemeral(&channel, &self.settings.node, self.lost());
+                let subject = self.subjects.ephemeral(&channel, &self.settings.node, self.returned.link());
                 self.writer.publish(OutgoingMessage { subject, payload, channel: Some(channel), charge });
             }
             ClusterCommand::SetInterest { channel, is_wanted: true } => self.subscribe_channel(channel),
@@ -522,7 +533,7 @@ impl ConnectedNode {
     /// Runs a load, or keeps it until the streams are open again. A check is not kept.
     fn load(&mut self, load: StreamLoad) {
         match &self.streams {
-            Some(OpenStreams { loader, .. }) if self.marks_before.is_none() => loader.load(load),
+            Some(open) if open.lost == self.lost && open.streams.has(&load.namespace) => open.loader.load(load),
             _ if load.is_check => {}
             Some(_) => self.waiting_loads.push_back((now(), load)),
             None => self.refuse(load),
@@ -535,7 +546,7 @@ impl ConnectedNode {
     }
 
     /// The streams, if they have been opened since the last connect.
-    fn streams(&self) -> Option<Streams> {
-        self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
+    pub(crate) fn streams(&self) -> Option<Streams> {
+        self.streams.as_ref().filter(|open| open.lost == self.lost).map(|open| open.streams.clone())
     }
 }

@@ -47,6 +47,21 @@ pub enum StreamError {
         /// The reason that NATS gave.
         source: GetStreamError,
     },
+    /// The stream was deleted a moment ago.
+    #[error("opening the stream {stream}: it does not exist; it is created again")]
+    Gone {
+        /// The name of the stream.
+        stream: String,
+    },
+    /// NATS does not answer for the stream.
+    #[error(
+        "opening the stream {stream}: no answer: it has no leader now, or NATS is overloaded; check that a majority of \
+         its NATS servers is up"
+    )]
+    NoLeader {
+        /// The name of the stream.
+        stream: String,
+    },
     /// The stream does not exist and cannot be created.
     #[error("creating the stream {stream}: {source}{}", remedy(.source))]
     Create {
@@ -142,9 +157,6 @@ pub enum FactError {
     /// There is no connection to NATS now.
     #[error("NATS can't be reached")]
     NotConnected,
-    /// Too many messages wait to be written to NATS.
-    #[error("too many messages wait for NATS: it is slow, or does not answer")]
-    NoRoom,
     /// NATS does not have JetStream.
     #[error(
         "NATS has no JetStream, where shared facts such as bans are kept: switch it on (jetstream {{}} in its \
@@ -225,7 +237,11 @@ pub(crate) const TOO_MANY_REPLICAS: &str =
 fn remedy(refusal: &dyn std::fmt::Display) -> String {
     let known = [
         ("replicas > 1 not supported", TOO_MANY_REPLICAS),
-        ("no suitable peers", "set cluster.stream_replicas to no more than there are NATS servers"),
+        (
+            "no suitable peers",
+            "too few of the NATS servers have joined the JetStream group (nats server report jetstream): start them, \
+             check their logs and disks, or set cluster.stream_replicas to no more than there are NATS servers",
+        ),
         ("resource does not exist", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
         ("jetstream not enabled", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
         ("insufficient", "give JetStream more room, or set cluster.stream_max_bytes"),

@@ -13,7 +13,7 @@ use crate::command::{
     ChargedBytes, ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet,
     StreamAppend,
 };
-use crate::errors::{FactError, StreamError};
+use crate::errors::StreamError;
 use crate::room::OutgoingRoom;
 use crate::settings::StreamSettings;
 use crate::telling::{OnMessagesTold, OutsideBatch, OutsideMessage};
@@ -89,6 +89,11 @@ impl Cluster {
     /// refused; a caller that refuses it counts it with [`Cluster::count_refused`].
     pub fn has_room(&self) -> bool {
         self.room.is_free()
+    }
+
+    /// Whether another publication can be returned to the subscribers of this node while it is cut off.
+    pub fn has_room_here(&self) -> bool {
+        self.room.is_free_here()
     }
 
     /// Counts a publication that the caller has refused because there was no room.
@@ -197,7 +202,7 @@ impl Cluster {
     /// Removes the history of a channel, and stores a marker instead, which all subscribed nodes receive. `marker`
     /// makes the marker's payload from the last offset that is removed.
     pub fn purge(&self, channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
-        let Some(charge) = self.room.take(channel.len()) else { return done(Err(StreamError::NoRoom)) };
+        let charge = self.room.charge(channel.len());
         self.send(ClusterCommand::Purge { channel, namespace, marker, charge, done });
     }
 
@@ -220,7 +225,8 @@ impl Cluster {
 
     /// Changes a shared fact. [`crate::ClusterEvent::Facts`] reports the change before `done` receives the result.
     pub fn change_fact(&self, change: FactChange, done: OnFactChanged) {
-        let Some(charge) = self.room.take(change.key().name.len()) else { return done(Err(FactError::NoRoom)) };
+        // A ban ends the flood that fills the room, so it is never refused.
+        let charge = self.room.charge(change.key().name.len());
         self.send(ClusterCommand::ChangeFact { change, charge, done });
     }
 

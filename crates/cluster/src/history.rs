@@ -13,6 +13,7 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::publish::PublishAck;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use touchline_protocol::stream::{Offset, RunId, StreamPosition};
 
@@ -81,34 +82,63 @@ pub(crate) struct Streams {
 impl Streams {
     /// Creates missing streams. The first time, it also changes streams that differ from the configuration. A stream
     /// that lacks its mark begins a new run. `known` contains the marks from before any stream could have been lost.
-    ///
-    /// # Errors
-    /// The reason that NATS gave.
+    /// Returns the streams that could be opened, and why another one could not.
     pub(crate) async fn open(
         client: NatsClient,
         settings: Arc<JoinOptions>,
         subjects: Subjects,
         (marks, known, is_first): (Arc<Marks>, &Marks, bool),
-    ) -> Result<Self, StreamError> {
+    ) -> (Self, Option<StreamError>) {
         let jet_stream = client.jet_stream(STORE_TIMEOUT);
-        let mut open = BTreeMap::new();
-        for of_namespace in &settings.streams {
+        let (mut open, mut failed) = (BTreeMap::new(), None);
+        // One stream without a leader delays or refuses no other.
+        let opening = settings.streams.iter().map(|of_namespace| async {
             let mut opened = stream::open(&jet_stream, &settings, &subjects, of_namespace, is_first).await?;
             if stream::was_set_back(&jet_stream, &opened, known).await? {
                 stream::begin_run(&jet_stream, &subjects, &of_namespace.namespace, &opened).await?;
                 opened = stream::open(&jet_stream, &settings, &subjects, of_namespace, is_first).await?;
             }
-            marks.begin(opened.1.life);
-            open.insert(of_namespace.namespace.clone(), opened);
+            Ok((of_namespace.namespace.clone(), opened))
+        });
+        for opened in join_all(opening).await {
+            match opened {
+                Ok((namespace, opened)) => {
+                    marks.begin(opened.1.life);
+                    open.insert(namespace, opened);
+                }
+                Err(error) => failed = Some(error),
+            }
         }
-        marks.keep(&open.values().map(|(_, known)| known.life).collect::<Vec<_>>());
+        if failed.is_none() {
+            marks.keep(&open.values().map(|(_, known)| known.life).collect::<Vec<_>>());
+        }
         let sending = Arc::new(Semaphore::new(SENDING_AT_A_TIME));
-        Ok(Streams { jet_stream, subjects, open: Arc::new(open), marks, sending })
+        (Streams { jet_stream, subjects, open: Arc::new(open), marks, sending }, failed)
     }
 
     /// The namespaces with history.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.open.keys().map(String::as_str)
+    }
+
+    /// Adds the streams that only an earlier attempt could open.
+    pub(crate) fn or_earlier(mut self, earlier: Option<&Streams>) -> Self {
+        if let Some(earlier) = earlier {
+            self.open = Arc::new(
+                earlier.open.iter().chain(&*self.open).map(|(name, open)| (name.clone(), open.clone())).collect(),
+            );
+        }
+        self
+    }
+
+    /// Whether the stream of a namespace is open.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        self.open.contains_key(namespace)
+    }
+
+    /// The lives of the streams.
+    pub(crate) fn lives(&self) -> impl Iterator<Item = StreamIncarnation> {
+        self.open.values().map(|(_, known)| known.life)
     }
 
     /// Inspects the stream of a namespace.

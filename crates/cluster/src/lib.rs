@@ -71,6 +71,7 @@ mod outage;
 mod outcome;
 mod pieces;
 mod reading;
+mod returned;
 mod room;
 mod settings;
 mod storing;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use async_nats::Event;
+use bytes::Bytes;
 use tokio::task::JoinSet;
 use touchline_protocol::fact::FactsEvent;
+use touchline_protocol::stream::ChannelName;
 
 use crate::bucket_follower::BucketFollower;
 use crate::connection::ConnectedNode;
@@ -67,26 +69,48 @@ impl ConnectedNode {
     fn on_lost(&mut self) {
         self.log.lost();
         self.is_joined.store(false, Relaxed);
-        // They were accepted before this. The subscribers on this node get them before later publications.
-        for (channel, payload) in self.writer.take_unwritten() {
-            (self.events)(ClusterEvent::Ephemeral { channel, payload });
-        }
+        self.return_unwritten();
         (self.events)(ClusterEvent::Linked(false));
         if self.settings.has_facts {
             self.fact_follower = JoinSet::new();
             (self.events)(ClusterEvent::Facts(FactsEvent::CutOff));
         }
-        self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
-        self.lost.fetch_add(1, Relaxed);
+        self.marks_before = Some(Arc::new(match (&self.marks_before, self.streams()) {
+            (Some(before), Some(open)) => before.with(&self.marks, open.lives()),
+            (Some(before), None) => before.copy(),
+            (None, _) => self.marks.copy(),
+        }));
+        // Requests that were sent over the lost connection would only time out.
+        if let Some(opening) = self.opening.take() {
+            opening.abort();
+        }
+        self.lost += 1;
         // The callers load again when the connection is back.
         self.waiting_loads.clear();
         let steps = self.members.linked(false, self.now_ms());
         self.run_steps(steps);
     }
 
+    /// Returns the publications that wait to be written to the subscribers on this node. They were accepted, so they come
+    /// before later ones.
+    pub(crate) fn return_unwritten(&mut self) {
+        self.returned.end_link();
+        for (channel, payload) in self.writer.take_unwritten() {
+            self.deliver_here(channel, payload);
+        }
+    }
+
+    /// Delivers a publication to the subscribers on this node alone.
+    pub(crate) fn deliver_here(&self, channel: ChannelName, payload: Bytes) {
+        if self.channels.contains_key(&channel) {
+            self.returned.note(&channel);
+        }
+        (self.events)(ClusterEvent::Ephemeral { channel, payload });
+    }
+
     /// Loads and follows the shared facts until the connection is lost, or warns of facts that are left in NATS.
     fn follow_facts(&mut self) {
-        if !self.settings.has_facts && self.lost() == 0 {
+        if !self.settings.has_facts && self.lost == 0 {
             let bucket = self.facts.clone();
             self.fact_follower = JoinSet::from_iter([async move { bucket.warn_of_what_is_left().await }]);
         }

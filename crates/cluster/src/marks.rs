@@ -98,6 +98,13 @@ impl Marks {
         Marks(Lock::new(self.known().clone()))
     }
 
+    /// A copy of these marks, with those of `newer` for streams that were opened since.
+    pub(crate) fn with(&self, newer: &Marks, lives: impl Iterator<Item = StreamIncarnation>) -> Self {
+        let (mut all, newer) = (self.known().clone(), newer.known());
+        all.extend(lives.filter_map(|life| Some((life.epoch, newer.get(&life.epoch)?.clone()))));
+        Marks(Lock::new(all))
+    }
+
     /// The mark of a stream in a life.
     pub(crate) fn of(&self, life: StreamIncarnation) -> Option<Mark> {
         self.known().get(&life.epoch).filter(|known| known.run == life.run)?.mark.clone()

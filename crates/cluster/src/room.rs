@@ -35,6 +35,12 @@ impl OutgoingRoom {
         self.queued() < self.limit
     }
 
+    /// Whether the room takes another message that is not written to NATS. Messages that wait for NATS may still fill
+    /// the room a while after the link is lost.
+    pub(crate) fn is_free_here(&self) -> bool {
+        self.queued() < self.limit.saturating_mul(2)
+    }
+
     /// Counts a message that was refused.
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Relaxed);

@@ -11,7 +11,7 @@ use crate::marks::Marks;
 use crate::nats::{JetStream, NatsStream, StreamInfo};
 use crate::settings::{JoinOptions, Storage, StreamSettings};
 use crate::subject::Subjects;
-use crate::time::{new_id, now, sleep};
+use crate::time::{new_id, now, sleep, timeout};
 
 /// How long an idempotency key is remembered.
 const DUPLICATES: Duration = Duration::from_millis(IDEMPOTENCY_KEY_TTL_MS);
@@ -20,6 +20,8 @@ const FORMAT: u32 = 1;
 /// How long a stream with replicas may end before what this node knows. A new leader answers before it has applied all
 /// acknowledged publications. An old leader that was cut off answers until it hears of the new one.
 const LEADER_SETTLES: Duration = Duration::from_secs(3);
+/// How long a look-up of a stream waits for the answer.
+const FIND_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The interval between two looks at such a stream.
 const LEADER_RECHECK: Duration = Duration::from_millis(200);
 /// What a stream says about itself in its description and its subjects.
@@ -107,7 +109,7 @@ pub(crate) async fn open(
 ) -> Result<(NatsStream, StreamDescription), StreamError> {
     let name = subjects.stream(&of_namespace.namespace);
     let mut stream = match find(jet_stream, &name).await {
-        Err(StreamError::NotOpen) => {
+        Err(StreamError::Gone { .. }) => {
             let made = config(settings, subjects, of_namespace, &StreamDescription::new(held(of_namespace)));
             let refused = |source| StreamError::Create { stream: name.clone(), source };
             jet_stream.create(made).await.map_err(refused)?;
@@ -207,10 +209,15 @@ fn held(of_namespace: &StreamSettings) -> usize {
 /// Looks a stream up.
 ///
 /// # Errors
-/// [`StreamError::NotOpen`] if it does not exist, or the reason that NATS gave.
+/// [`StreamError::Gone`] if it does not exist, or the reason that NATS gave.
 async fn find(jet_stream: &JetStream, name: &str) -> Result<NatsStream, StreamError> {
     let missed = |source| StreamError::Open { stream: name.to_owned(), source };
-    jet_stream.find(name).await.map_err(missed)?.ok_or(StreamError::NotOpen)
+    // A stream without a leader does not answer: an early second request is answered as soon as there is one.
+    let found = timeout(FIND_TIMEOUT, jet_stream.find(name)).await;
+    found
+        .map_err(|_| StreamError::NoLeader { stream: name.to_owned() })?
+        .map_err(missed)?
+        .ok_or_else(|| StreamError::Gone { stream: name.to_owned() })
 }
 
 /// Whether a stream must be changed. Only settings of this program count. An unnecessary change is not harmless,

@@ -81,17 +81,16 @@ impl Subjects {
     }
 
     /// The subject of a channel's publications that are not stored. It tells a node what it has sent before its link
-    /// was lost. `lost`: how often the link of the node was lost.
-    pub(crate) fn ephemeral(&self, channel: &str, node: &str, lost: u64) -> String {
-        format!("{}.happening.passing.{}={lost}.{}", self.prefix, token(node), token(channel))
+    /// was lost. `link`: the number of the node's link.
+    pub(crate) fn ephemeral(&self, channel: &str, node: &str, link: u64) -> String {
+        format!("{}.happening.passing.{}={link}.{}", self.prefix, token(node), token(channel))
     }
 
-    /// How often the link of this node had been lost when this node sent a publication under this subject. `None` =
-    /// another node sent it.
+    /// The number of the link over which this node sent a publication under this subject. `None` = another node sent it.
     pub(crate) fn own_link(&self, subject: &str, node: &str) -> Option<u64> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.passing.")?;
-        let (sender, lost) = rest.split('.').next()?.split_once('=')?;
-        lost.parse().ok().filter(|_| sender == token(node))
+        let (sender, link) = rest.split('.').next()?.split_once('=')?;
+        link.parse().ok().filter(|_| sender == token(node))
     }
 
     /// The subject under which a stream republishes the publications of all channels after storing them.

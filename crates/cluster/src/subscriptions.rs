@@ -127,11 +127,10 @@ impl ConnectedNode {
         if !self.channels.contains_key(&channel) {
             let (events, of, subjects) = (Arc::clone(&self.events), channel.clone(), self.subjects.clone());
             let marks = Arc::clone(&self.marks);
-            let (lost, me) = (Arc::clone(&self.lost), self.settings.node.clone());
+            let (returned, me) = (Arc::clone(&self.returned), self.settings.node.clone());
             let subject = self.subjects.channel_events(&channel);
             let task = self.listen(subject, move |message| {
-                // The client sends what it still has when the link is back: later publications came before it.
-                if subjects.own_link(&message.subject, &me).is_some_and(|link| link != lost.load(Relaxed)) {
+                if subjects.own_link(&message.subject, &me).is_some_and(|link| returned.is_late(&of, link)) {
                     return;
                 }
                 let channel = of.clone();

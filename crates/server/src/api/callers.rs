@@ -73,7 +73,7 @@ pub(super) fn log_refused_operation(
         cause,
         code,
         address,
-        operation: operation.get(..32).unwrap_or(operation),
+        operation: &operation[..operation.floor_char_boundary(32)],
         field: refusal.field.unwrap_or_default(),
         channel: refusal.channel.as_deref().unwrap_or_default(),
         detail: refusal.detail.as_deref().filter(|_| !refusal.repeats_value).unwrap_or_default(),

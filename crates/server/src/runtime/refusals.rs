@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_cause_has_some_lines_in_a_window_and_tells_what_it_left_out() {
         let log = RefusalLog::default();
-        let take = |cause, key, now_ms| take(&mut log.lock(), cause, key, now_ms);
+        let take = |cause, key, now_ms| take(&mut log.windows.lock(), cause, key, now_ms);
         let lines = |cause, now_ms| (0..100).filter(|_| take(cause, "", now_ms).is_some()).count();
         assert_eq!(lines("no token", 1_000), 5);
         assert_eq!(lines("no token", 10_999), 0, "the window has not ended");

@@ -129,7 +129,8 @@ impl Shard {
             return Some(Error::BAD_REQUEST);
         }
         let is_publish = matches!(request, ChannelRequest::Publish(_));
-        if is_publish && !cluster.has_room() && !self.is_in_database(channel, request) {
+        let has_room = if self.node.is_linked.load(Relaxed) { cluster.has_room() } else { cluster.has_room_here() };
+        if is_publish && !has_room && !self.is_in_database(channel, request) {
             cluster.count_refused();
             return Some(Error::CLUSTER_UNREACHABLE);
         }

@@ -24,17 +24,22 @@ mod world;
 
 use touchline_testkit::seeds::{Trace, compare, seeds, simulate};
 
+use self::nats::LinkFault;
 use self::world::{ClusterDay, KINDS};
 
 /// The number of days of a usual run, and with TOUCHLINE_LONG.
 const DAYS: u64 = 150;
 const LONG_DAYS: u64 = 100_000;
 
+/// Runs a day. All tasks that can run do so before the day continues.
+fn in_runtime<T>(day: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().event_interval(u32::MAX).build();
+    runtime.expect("a runtime").block_on(day)
+}
+
 /// Simulates a day. Returns how often each kind of trouble happened.
 fn day(seed: u64, trace: Trace) -> ([u64; KINDS.len()], Trace) {
-    // All tasks that can run do so before the day continues.
-    let runtime = tokio::runtime::Builder::new_current_thread().event_interval(u32::MAX).build().expect("a runtime");
-    runtime.block_on(async {
+    in_runtime(async {
         let mut world = ClusterDay::new(seed, trace);
         world.pass(3_000).await;
         for _ in 0..300 {
@@ -56,4 +61,21 @@ fn a_seed_gives_the_same_day_in_every_process() {
 fn a_cluster_keeps_its_promises_under_faults() {
     let is_long = std::env::var_os("TOUCHLINE_LONG").is_some();
     simulate(seeds(if is_long { LONG_DAYS } else { DAYS }), KINDS, |seed| day(seed, Trace::Off).0);
+}
+
+#[test]
+fn a_stream_without_a_leader_holds_up_no_other() {
+    in_runtime(async {
+        let mut day = ClusterDay::new(2, Trace::Off);
+        day.pass(3_000).await;
+        day.nats.state().streams.unled = Some("spare");
+        let refused = LinkFault { is_refused: true, ..LinkFault::default() };
+        day.nats.state().set_fault(0, refused);
+        day.pass(2_000).await;
+        day.nats.state().set_fault(0, LinkFault::default());
+        day.pass(3_000).await;
+        day.publish(0, &"kept:one".into(), 10);
+        day.pass(500).await;
+        assert_eq!(day.stored.len(), 1, "a node whose link is back stores publications");
+    });
 }

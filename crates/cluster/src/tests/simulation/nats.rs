@@ -250,7 +250,8 @@ impl NatsState {
                             self.route(None, &message);
                         }
                     }
-                    if !self.random.chance(self.streams.loses_replies) {
+                    let is_silent = std::mem::take(&mut self.streams.is_silent);
+                    if !is_silent && !self.random.chance(self.streams.loses_replies) {
                         self.send(at, ServerFrame::Reply(reply));
                     }
                 }

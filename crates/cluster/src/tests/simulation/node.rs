@@ -76,11 +76,13 @@ pub(super) fn settings(id: &str, namespaces: &Namespaces, replicas: usize) -> Jo
     let mut options = JoinOptions {
         node: id.to_owned(),
         scopes: vec![SCOPE.to_owned(), "$presence".to_owned()],
-        streams: vec![StreamSettings {
-            namespace: "kept".into(),
-            size: history.history_size,
-            ttl: history.history_ttl,
-        }],
+        streams: ["kept", "spare"]
+            .map(|namespace| StreamSettings {
+                namespace: namespace.into(),
+                size: history.history_size,
+                ttl: history.history_ttl,
+            })
+            .to_vec(),
         check_delay: Duration::from_secs(5),
         has_facts: true,
         outgoing_max_size: ROOM,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::nats::matches;
 use crate::nats::StreamInfo;
+use crate::subject::token;
 
 /// The Unix time at which the day begins, milliseconds: nothing expires on that day.
 const DAY_MS: u64 = 4_000_000_000_000;
@@ -89,6 +90,10 @@ pub(crate) struct SimulatedStreams {
     pub(crate) loses_replies: u64,
     /// The percentage of republished messages that arrive twice.
     pub(crate) doubles: u64,
+    /// The namespace whose stream has no leader: nothing answers for it.
+    pub(crate) unled: Option<&'static str>,
+    /// The request that was executed last gets no reply.
+    pub(super) is_silent: bool,
     /// Replicas lag behind their leader.
     pub(crate) lags: bool,
 }
@@ -113,7 +118,12 @@ impl SimulatedStreams {
         }
     }
 
-    pub(super) fn info(&self, name: &str) -> Option<StreamInfo> {
+    fn is_unled(&self, name: &str) -> bool {
+        self.unled.is_some_and(|namespace| name.ends_with(&token(namespace)))
+    }
+
+    pub(super) fn info(&mut self, name: &str) -> Option<StreamInfo> {
+        self.is_silent |= self.is_unled(name);
         self.streams.get(name).map(KeptStream::info)
     }
 

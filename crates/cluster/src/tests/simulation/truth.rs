@@ -13,7 +13,8 @@ pub(super) type Places<'d> = (&'d SimulatedNats, &'d SimulatedStore);
 fn with_stream<T>(nats: &SimulatedNats, read: impl FnOnce(&KeptStream) -> T) -> Option<T> {
     let state = nats.state();
     let mut streams = state.streams.streams.iter();
-    streams.find(|(name, _)| !name.starts_with("KV_")).map(|(_, stream)| read(stream))
+    let is_kept = |name: &str| !name.starts_with("KV_") && name.ends_with(&crate::subject::token("kept"));
+    streams.find(|(name, _)| is_kept(name)).map(|(_, stream)| read(stream))
 }
 
 fn subject_ends(channel: &str) -> String {

@@ -275,7 +275,9 @@ impl ClusterDay {
         self.published += 1;
         let data = self.published;
         // As the server does (`refused_by_cluster`).
-        if !channel.starts_with("durable:") && !node.cluster.has_room() {
+        if !channel.starts_with("durable:")
+            && !(if node.is_linked { node.cluster.has_room() } else { node.cluster.has_room_here() })
+        {
             self.seen[2] += 1;
             return;
         }
@@ -373,7 +375,7 @@ impl ClusterDay {
         for (index, node) in self.nodes.iter().enumerate() {
             let Some(node) = node else { continue };
             let queued = node.cluster.room.queued();
-            assert!(queued <= ROOM + LAST_MESSAGE, "{queued} bytes wait for NATS at node {index}");
+            assert!(queued <= 2 * ROOM + LAST_MESSAGE, "{queued} bytes wait for NATS at node {index}");
             if let Some(blocked_ms) = self.blocked_ms[index]
                 && self.now_ms > blocked_ms + self.node_timeout_ms + 500
                 && node.inbox.is_empty()
