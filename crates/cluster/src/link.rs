@@ -91,8 +91,8 @@ impl ConnectedNode {
         self.run_steps(steps);
     }
 
-    /// Returns the publications that wait to be written to the subscribers on this node. They were accepted, so they come
-    /// before later ones.
+    /// Returns the publications that wait to be written to the subscribers on this node. They were accepted, so they
+    /// come before later ones.
     pub(crate) fn return_unwritten(&mut self) {
         self.returned.end_link();
         for (channel, payload) in self.writer.take_unwritten() {

@@ -86,7 +86,8 @@ impl Subjects {
         format!("{}.happening.passing.{}={link}.{}", self.prefix, token(node), token(channel))
     }
 
-    /// The number of the link over which this node sent a publication under this subject. `None` = another node sent it.
+    /// The number of the link over which this node sent a publication under this subject. `None` = another node sent
+    /// it.
     pub(crate) fn own_link(&self, subject: &str, node: &str) -> Option<u64> {
         let rest = subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.passing.")?;
         let (sender, link) = rest.split('.').next()?.split_once('=')?;

@@ -9,7 +9,7 @@ const PIECE: u32 = 1_024;
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
-enum Slot<T> {
+enum SlabSlot<T> {
     Used(T),
     /// The next free slot of the piece; [`NONE`] = there is no other.
     Free(u32),
@@ -18,7 +18,7 @@ enum Slot<T> {
 #[derive(Debug)]
 struct Piece<T> {
     /// No capacity = the piece has freed its memory.
-    slots: Vec<Slot<T>>,
+    slots: Vec<SlabSlot<T>>,
     used: u32,
     /// The first free slot. [`NONE`] = the slots from `slots.len()` on are free.
     free: u32,
@@ -64,11 +64,11 @@ impl<T> Slab<T> {
             if piece.slots.capacity() == 0 {
                 piece.slots.reserve_exact(PIECE as usize);
             }
-            piece.slots.push(Slot::Used(value));
+            piece.slots.push(SlabSlot::Used(value));
             piece.slots.len() as u32 - 1
         } else {
             let place = piece.free;
-            if let Slot::Free(next) = std::mem::replace(&mut piece.slots[place as usize], Slot::Used(value)) {
+            if let SlabSlot::Free(next) = std::mem::replace(&mut piece.slots[place as usize], SlabSlot::Used(value)) {
                 piece.free = next;
             }
             place
@@ -86,10 +86,10 @@ impl<T> Slab<T> {
         let number = index / PIECE;
         let piece = self.pieces.get_mut(number as usize)?;
         let slot = piece.slots.get_mut((index % PIECE) as usize)?;
-        if matches!(slot, Slot::Free(_)) {
+        if matches!(slot, SlabSlot::Free(_)) {
             return None;
         }
-        let removed = std::mem::replace(slot, Slot::Free(piece.free));
+        let removed = std::mem::replace(slot, SlabSlot::Free(piece.free));
         piece.free = index % PIECE;
         piece.used -= 1;
         self.used -= 1;
@@ -104,7 +104,7 @@ impl<T> Slab<T> {
                 self.vacate(number);
             }
         }
-        if let Slot::Used(value) = removed { Some(value) } else { None }
+        if let SlabSlot::Used(value) = removed { Some(value) } else { None }
     }
 
     /// Frees the memory of a piece without entries, unless it becomes the spare one.
@@ -146,16 +146,16 @@ impl<T> Slab<T> {
     /// The value of a number; `None` = the number has none.
     pub fn get(&self, index: u32) -> Option<&T> {
         match self.pieces.get((index / PIECE) as usize)?.slots.get((index % PIECE) as usize)? {
-            Slot::Used(value) => Some(value),
-            Slot::Free(_) => None,
+            SlabSlot::Used(value) => Some(value),
+            SlabSlot::Free(_) => None,
         }
     }
 
     /// The same, to change it.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.pieces.get_mut((index / PIECE) as usize)?.slots.get_mut((index % PIECE) as usize)? {
-            Slot::Used(value) => Some(value),
-            Slot::Free(_) => None,
+            SlabSlot::Used(value) => Some(value),
+            SlabSlot::Free(_) => None,
         }
     }
 
@@ -267,10 +267,10 @@ mod tests {
 
     #[test]
     fn an_entry_takes_no_more_memory_than_its_value() {
-        assert_eq!(size_of::<Slot<crate::member::Member>>(), size_of::<crate::member::Member>());
-        assert_eq!(size_of::<Slot<crate::names::NameRegistration>>(), size_of::<crate::names::NameRegistration>());
-        assert_eq!(size_of::<Slot<crate::owners::Owner>>(), size_of::<crate::owners::Owner>());
-        assert_eq!(size_of::<Slot<crate::groups::Group>>(), size_of::<crate::groups::Group>());
+        assert_eq!(size_of::<SlabSlot<crate::member::Member>>(), size_of::<crate::member::Member>());
+        assert_eq!(size_of::<SlabSlot<crate::names::NameRegistration>>(), size_of::<crate::names::NameRegistration>());
+        assert_eq!(size_of::<SlabSlot<crate::owners::Owner>>(), size_of::<crate::owners::Owner>());
+        assert_eq!(size_of::<SlabSlot<crate::groups::Group>>(), size_of::<crate::groups::Group>());
     }
 
     #[test]

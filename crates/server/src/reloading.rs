@@ -1,5 +1,6 @@
 //! Carries out a reload: reads the settings again, makes the next generation, and has the shards switch to it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -115,7 +116,10 @@ impl Reloader {
     fn run(&self) -> Result<Reloaded, ReloadRefusal> {
         let mut written = self.written.try_lock().ok_or(ReloadRefusal::UnderWay)?;
         let node = self.node.upgrade().ok_or(ReloadRefusal::Stopping)?;
-        let read = self.source.read().map_err(ReloadRefusal::Faulty)?;
+        // Reading changes nothing, so a panic of the source refuses the reload and does not end the process.
+        let read = catch_unwind(AssertUnwindSafe(|| self.source.read()));
+        let read = read.unwrap_or_else(|_| Err(vec!["the configuration: the code that reads it has panicked".into()]));
+        let read = read.map_err(ReloadRefusal::Faulty)?;
         let changed = changed_keys(&written, &read.written);
         let before = node.newest.get();
         if changed.is_empty() {

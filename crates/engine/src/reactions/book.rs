@@ -13,7 +13,7 @@ use indexmap::{IndexMap, IndexSet};
 use touchline_protocol::stream::ChannelName;
 use touchline_registry::{HashSeed, SipState, spare_capacity};
 
-use super::closings::Closings;
+use super::closings::DueClosings;
 use super::doubt::Doubt;
 use super::link::{LinkBody, LinkMessage, MalformedReactions};
 use super::opening::{OPTIONS_MAX, OpenReactions, ReactionOpening, RoundId};
@@ -95,7 +95,7 @@ pub struct ReactionBook {
     pub(super) changed: IndexSet<ChannelName, SipState>,
     /// The channels whose state has changed since they were last shown, and whether their totals have changed.
     shown_next: IndexMap<ChannelName, bool, SipState>,
-    closings: Closings,
+    closings: DueClosings,
     /// The channels that are closed and not known to be published for the last time.
     unfinished: BTreeSet<ChannelName>,
     /// Nodes and contributors that they know differently, with what this node knew when it last noticed that.
@@ -127,7 +127,7 @@ impl ReactionBook {
             seen: BTreeMap::new(),
             changed: IndexSet::with_hasher(hasher),
             shown_next: IndexMap::with_hasher(hasher),
-            closings: Closings::new(seed),
+            closings: DueClosings::new(seed),
             unfinished: BTreeSet::new(),
             doubted: BTreeMap::new(),
             asked: BTreeSet::new(),

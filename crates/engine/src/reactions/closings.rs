@@ -8,14 +8,14 @@ use touchline_registry::{HashSeed, SipState, spare_capacity};
 
 /// The times at which channels close, Unix milliseconds. Each channel has at most one.
 #[derive(Debug)]
-pub(super) struct Closings {
+pub(super) struct DueClosings {
     by_time: BTreeSet<(u64, ChannelName)>,
     by_channel: IndexMap<ChannelName, u64, SipState>,
 }
 
-impl Closings {
+impl DueClosings {
     pub(super) fn new(seed: HashSeed) -> Self {
-        Closings { by_time: BTreeSet::new(), by_channel: IndexMap::with_hasher(seed.sip()) }
+        DueClosings { by_time: BTreeSet::new(), by_channel: IndexMap::with_hasher(seed.sip()) }
     }
 
     /// Sets when a channel closes; `None` = it does not close automatically.

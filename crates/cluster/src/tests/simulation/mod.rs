@@ -1,7 +1,8 @@
-//! Simulated days of whole clusters: two to five nodes with the link as it is, and the channels, names and bans of the
-//! engine upon it, over a simulated NATS with JetStream and a simulated database. Links freeze, are cut in one direction, are slow, lose
-//! messages or are refused. JetStream stands still, fills up, loses replies, lags, republishes twice, loses a tail or
-//! everything. The database freezes, fills up, loses replies and notices. Nodes die and others come.
+//! Simulated days of whole clusters: two to five nodes with the link as it is, and the channels, names, bans and
+//! reports of the engine upon it, over a simulated NATS with JetStream and a simulated database. Links freeze, are cut
+//! in one direction, are slow, lose messages or are refused. JetStream stands still, fills up, loses replies, lags,
+//! republishes twice, loses a tail or everything. The database freezes, fills up, loses replies and notices. Nodes die
+//! and others come.
 //!
 //! What must hold: an acknowledged publication is there once, at its position, for every subscriber, or the caller
 //! knows that the result is unknown. Nothing waits longer than its limit. Every queue is bounded. A node notices in

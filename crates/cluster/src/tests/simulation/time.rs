@@ -90,6 +90,7 @@ pub(crate) fn sleep_until(until: Instant) -> Sleep {
     Sleep { until: until.duration_since(beginning()), id: None }
 }
 
+// waits: nothing, because a simulation moves the time.
 pub(crate) fn sleep(duration: Duration) -> Sleep {
     sleep_until(now() + duration)
 }
