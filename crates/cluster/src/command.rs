@@ -38,6 +38,16 @@ pub(crate) struct StreamAppend {
     pub(crate) done: OnStreamAppended,
 }
 
+/// The removal of the history of a channel.
+pub(crate) struct HistoryRemoval {
+    pub(crate) channel: ChannelName,
+    pub(crate) namespace: NamespaceName,
+    /// Makes the payload of the marker from the last offset that is removed.
+    pub(crate) marker: fn(Offset) -> Vec<u8>,
+    /// The charge ends with the removal.
+    pub(crate) charge: OutgoingCharge,
+}
+
 /// A command of the node, which the handle sends to the thread.
 pub(crate) enum ClusterCommand {
     ScopeMessage {
@@ -79,10 +89,7 @@ pub(crate) enum ClusterCommand {
     },
     Append(StreamAppend),
     Purge {
-        channel: ChannelName,
-        namespace: NamespaceName,
-        marker: fn(Offset) -> Vec<u8>,
-        charge: OutgoingCharge,
+        removal: HistoryRemoval,
         done: OnPurged,
     },
     ChangeFact {

@@ -9,9 +9,11 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 use touchline_protocol::fact::FactChange;
-use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
+use touchline_protocol::stream::ChannelName;
 
-use crate::command::{ChargedBytes, ClusterCommand, OnFactChanged, OnPurged, OnStreamsSet, StreamAppend};
+use crate::command::{
+    ChargedBytes, ClusterCommand, HistoryRemoval, OnFactChanged, OnPurged, OnStreamsSet, StreamAppend,
+};
 use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
@@ -486,9 +488,7 @@ impl ConnectedNode {
             }
             ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
             ClusterCommand::Append(append) => self.append(append),
-            ClusterCommand::Purge { channel, namespace, marker, charge, done } => {
-                self.purge((channel, namespace, marker, charge), done)
-            }
+            ClusterCommand::Purge { removal, done } => self.purge(removal, done),
             ClusterCommand::ChangeFact { change, charge, done } => self.change_fact((change, charge), done),
             ClusterCommand::SetStreams { streams, done } => self.set_streams(streams, done),
             ClusterCommand::SetConfiguration(configuration) => {
@@ -516,9 +516,9 @@ impl ConnectedNode {
     }
 
     /// Removes a history, and reports the result.
-    fn purge(&self, removed: (ChannelName, NamespaceName, fn(Offset) -> Vec<u8>, OutgoingCharge), done: OnPurged) {
+    fn purge(&self, removal: HistoryRemoval, done: OnPurged) {
         let Some(streams) = self.streams() else { return done(Err(StreamError::NotOpen)) };
-        drop(tokio::spawn(purge(streams, Arc::clone(&self.outages), removed, done)));
+        drop(tokio::spawn(purge(streams, Arc::clone(&self.outages), removal, done)));
     }
 
     /// Changes a shared fact, and reports the result.

@@ -10,8 +10,8 @@ use touchline_protocol::fact::FactChange;
 use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, RunId};
 
 use crate::command::{
-    ChargedBytes, ClusterCommand, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended, OnStreamsSet,
-    StreamAppend,
+    ChargedBytes, ClusterCommand, HistoryRemoval, IsEnough, OnFactChanged, OnGathered, OnPurged, OnStreamAppended,
+    OnStreamsSet, StreamAppend,
 };
 use crate::errors::StreamError;
 use crate::room::OutgoingRoom;
@@ -203,7 +203,8 @@ impl Cluster {
     /// makes the marker's payload from the last offset that is removed.
     pub fn purge(&self, channel: ChannelName, namespace: NamespaceName, marker: fn(Offset) -> Vec<u8>, done: OnPurged) {
         let charge = self.room.charge(channel.len());
-        self.send(ClusterCommand::Purge { channel, namespace, marker, charge, done });
+        let removal = HistoryRemoval { channel, namespace, marker, charge };
+        self.send(ClusterCommand::Purge { removal, done });
     }
 
     /// Sets the namespaces whose histories are kept. Missing streams are created, and streams that differ are changed.

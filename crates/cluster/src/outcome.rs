@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use touchline_protocol::fact::{FactChange, FactsEvent};
-use touchline_protocol::stream::{ChannelName, NamespaceName, Offset};
 
-use crate::command::{OnFactChanged, OnPurged, StreamAppend};
+use crate::command::{HistoryRemoval, OnFactChanged, OnPurged, StreamAppend};
 use crate::errors::{FactError, StreamError};
 use crate::events::{ClusterEvent, ClusterEventSink};
 use crate::fact_bucket::FactBucket;
@@ -61,7 +60,7 @@ pub(crate) async fn append(
 pub(crate) async fn purge(
     streams: Streams,
     outages: Arc<OutageLog>,
-    (channel, namespace, marker, _charge): (ChannelName, NamespaceName, fn(Offset) -> Vec<u8>, OutgoingCharge),
+    HistoryRemoval { channel, namespace, marker, charge: _charge }: HistoryRemoval,
     done: OnPurged,
 ) {
     let purged = timeout(CHANGE_TIMEOUT, streams.purge(&channel, &namespace, marker)).await;

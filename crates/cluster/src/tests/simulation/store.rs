@@ -132,7 +132,7 @@ impl SimulatedStore {
                 let epoch = Some(Self::epoch());
                 let appended = Appended { offset, previous: offset.previous(), epoch, payload };
                 for other in nodes.iter().filter(|other| **other != node && !self.deaf.contains(other)) {
-                    let event = BackendEvent::Advanced(position.clone());
+                    let event = BackendEvent::Advanced(position);
                     let at_ms = now_ms + random.below(LATENCY_MS);
                     self.notices.push_back((at_ms, *other, StoreNotice::Event(channel.clone(), event)));
                 }
