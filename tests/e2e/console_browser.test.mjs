@@ -319,7 +319,7 @@ describe('the console', () => {
   test('what was refused is listed', async () => {
     await assert.rejects(bob.rpc('registry.lookup', { scope: 'devices', name: 'truck-0007' }));
     const { faults, see, close } = await visitor({ path: '/connections?tab=refused' });
-    await see('tr:has-text("lacks the allow_ option"):has-text("103")');
+    await see('tr:has-text("the scope lacks allow_lookup_for_client"):has-text("103")');
     assert.deepEqual(faults, []);
     await close();
   });
